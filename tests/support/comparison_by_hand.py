@@ -16,33 +16,36 @@ from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import SHARE, degenerate_interval
 
 NAN = math.nan
-IDS = [f"{name}{number or ''}" for number in range(5) for name in "abcdefgh"]
+IDS = [f"{name}{number or ''}" for number in range(50) for name in "abcdefgh"]
 SETTINGS = {"seed": 0, "model.name": "small", "dataset.name": "facts", "metric.frs.d": 1}
 VOID = {"meta", "br", "link", "img", "hr", "input"}
 STRANGE = "a<b>c</b>|d & \"e\" 'f'"
 
 
-def run(figures, estimates, kept=(), **changed):
-    """A run of these values by question, and of these estimates; a double underscore stands for a dot."""
-    n = len(next(iter(figures.values())))
-    described = {
-        "question_id": IDS[:n],
-        "question": [f"{name}?" for name in IDS[:n]],
-        "scenario": ["multiple_choice"] * n,
-        "type": [""] * n,
-        "category": [""] * n,
-        "group": [""] * n,
-        "kept": [bool(each) for each in kept or [1] * n],
-    }
-    columns = {name: np.asarray(values, dtype=float) for name, values in figures.items()}
+def questions(figures, ids=None, **described):
+    """A table of questions with these values; columns that are not described hold the same for each question."""
+    names = list(ids or IDS[: len(next(iter(figures.values())))])
+    same = {"scenario": "abstractive", "type": "", "category": "", "group": "", "kept": True}
+    columns = {"question_id": names, "question": [f"{name}?" for name in names]}
+    columns |= {name: [value] * len(names) for name, value in same.items()}
+    columns |= {name: list(values) for name, values in described.items() if values is not None}
+    columns["kept"] = list(map(bool, columns["kept"]))
+    values = {name: np.asarray(each, dtype=float) for name, each in figures.items()}
+    limits = {name: (0, 1.5) if "entropy" in name else SHARE for name in values}
+    return with_limits(pa.table(columns | values), limits)
+
+
+def run(figures, estimates=None, greedy=None, *, ids=None, **changed):
+    """A run of these values by question, and of these estimates, or of the means; a double underscore stands for a dot.
+
+    A setting without one that is a column of the questions is that column.
+    """
+    of_questions = {"question", "scenario", "type", "group", "kept"} & changed.keys()
+    table = questions(figures, ids, **{name: changed.pop(name) for name in of_questions})
+    if estimates is None:
+        estimates = {name: [np.nanmean(table[name].to_numpy())] for name in figures if not np.isnan(table[name]).all()}
     settings = SETTINGS | {name.replace("__", "."): value for name, value in changed.items()}
-    greedy = {
-        name: GreedyAnswer(f"{name.upper()} by {settings['model.name']}", "right" if kept else "wrong")
-        for name, kept in zip(described["question_id"], described["kept"], strict=True)
-    }
-    means = {name: Estimate(*each) for name, each in estimates.items()}
-    limits = {name: (0, 1.5) if "entropy" in name else (0, 1) for name in columns}
-    return FinishedRun(settings, means, with_limits(pa.table(described | columns), limits), greedy)
+    return FinishedRun(settings, {name: Estimate(*each) for name, each in estimates.items()}, table, greedy or {})
 
 
 ALL_OF_4, ALL_OF_3, NONE_OF_3 = (
@@ -77,7 +80,14 @@ CERTAINTY = {
 def measured(found, single=None, **others):
     """A run of such figures, with single figures that are no means."""
     values, estimates = ({name: each[place] for name, each in found.items()} for place in (0, 1))
-    return run(values, estimates | (single or {}), **others)
+    scenario = ["multiple_choice"] * len(next(iter(values.values())))
+    made = run(values, estimates | (single or {}), scenario=scenario, **others)
+    model = made.settings["model.name"]
+    answered = zip(*(made.questions[name].to_pylist() for name in ("question_id", "kept")), strict=True)
+    made.greedy.update(
+        {name: GreedyAnswer(f"{name.upper()} by {model}", "right" if kept else "wrong") for name, kept in answered}
+    )
+    return made
 
 
 def frs_runs(small="small", large="large"):

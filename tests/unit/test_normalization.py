@@ -54,13 +54,6 @@ def in_words(number, conjunction, hyphen):
     return words + (link if rest < 100 else " ") + below_thousand(rest)
 
 
-@pytest.mark.parametrize(
-    ("number", "conjunction", "hyphen", "expected"), cases(__file__, "the_generator_of_number_words_writes_english")
-)
-def test_the_generator_of_number_words_writes_english(number, conjunction, hyphen, expected):
-    assert in_words(number, conjunction, hyphen) == expected
-
-
 def test_each_rule():
     """normal_forms.jsonl holds a text and its normal form in each line, by rule."""
     wrong = [(row["text"], form, row["form"]) for row in RULES if (form := normalize(row["text"])) != row["form"]]

@@ -5,6 +5,7 @@ import time
 from contextlib import suppress
 
 import pytest
+from json_lines import cases
 
 from robust_eval.dataset.record import (
     UnreadableListError,
@@ -122,16 +123,7 @@ def test_the_right_choice_by_label():
     assert reason(letter_position, "A", "AAB") == "no right choice"
 
 
-@pytest.mark.parametrize(
-    "cell",
-    [
-        "[__import__('os').getcwd(), 'a']",
-        "[np.array('a').tofile('x'), 'b']",
-        "[f'{1}', 'a']",
-        "[b'a', *'bc']",
-        "['a', print('b')]",
-    ],
-)
+@pytest.mark.parametrize("cell", cases(__file__, "code_in_a_list_is_not_run"))
 def test_code_in_a_list_is_not_run(cell: str):
     with pytest.raises(UnreadableListError):
         printed_list(cell)

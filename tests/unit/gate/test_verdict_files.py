@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from gated import gated_run
+from json_lines import cases
 from junitparser import JUnitXml
 from markdown_it import MarkdownIt
 
@@ -138,17 +139,7 @@ def test_settings_come_from_files_and_the_command_line(tmp_path: Path):
     assert gate_settings(own, [CONF, tmp_path]) == GateSettings({"accuracy.greedy": 0.1}, 0.99, 0.2)
 
 
-@pytest.mark.parametrize(
-    ("override", "said"),
-    [
-        ("gate=nothing", "there is no gate=nothing; there are default"),
-        ("gate.levle=0.9", "gate: .*levle"),
-        ("gate.level=2", "gate: level must be between 0 and 1, not 2"),
-        ("gate.metrics={frs.d1: 0}", "gate: metrics: the margin of frs.d1 must be between 0 and 1, not 0"),
-        ("gate.metrics={}", "gate: metrics must name"),
-        ("gate.no_reply=1", "gate: no_reply must be at least 0"),
-    ],
-)
+@pytest.mark.parametrize(("override", "said"), cases(__file__, "a_setting_that_makes_no_sense_is_refused"))
 def test_a_setting_that_makes_no_sense_is_refused(override: str, said: str):
     with pytest.raises(UserError, match=said):
         gate_settings([override], [CONF])

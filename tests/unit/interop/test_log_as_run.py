@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from json_lines import cases
 
 from robust_eval.error import UserError
 from robust_eval.gate.decision import Decision, GateSettings, decide, differences
@@ -111,17 +112,7 @@ def test_equal_verdicts_without_texts_are_no_identical_answers(tmp_path: Path):
     assert (found.outcome, found.identical) == ("INCONCLUSIVE", False)
 
 
-@pytest.mark.parametrize(
-    ("rows", "said"),
-    [
-        (
-            "question_id,text\nq1,Rome\n",
-            "a table for the gate has the columns question_id and correct (0 or 1), not question_id, text; to grade",
-        ),
-        ("question_id,correct\nq1,maybe\n", "'correct' must be a number, not 'maybe'"),
-        ("question_id,correct\nq1,0.5\n", "no common scorer gives samples 0 or 1 (they have correct, and correct)"),
-    ],
-)
+@pytest.mark.parametrize(("rows", "said"), cases(__file__, "a_table_without_verdicts_is_refused_with_what_is_missing"))
 def test_a_table_without_verdicts_is_refused_with_what_is_missing(tmp_path: Path, rows: str, said: str):
     file, good = tmp_path / "table.csv", tmp_path / "good.csv"
     file.write_text(rows)

@@ -19,6 +19,7 @@ from facts_by_hand import (
     score_one,
     trials,
 )
+from json_lines import cases
 from scipy import stats
 
 from robust_eval.answer import answer_table
@@ -29,23 +30,12 @@ from robust_eval.report.presentations import present
 from robust_eval.stats.interval import SHARE, degenerate_interval, mean_bounds
 
 PAPER_D = [1, 2, 5, 10, 50]
-PAPER_GRID = [0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0]
 
 
 # FactualRobustness: configuration
 
 
-@pytest.mark.parametrize(
-    ("d", "expected"),
-    [
-        (1, [1.0]),
-        (0.5, [0.5]),
-        ([1], [1.0]),
-        ((2, 1.0), [1.0, 2.0]),
-        ([10, 5, 1, 5], [1.0, 5.0, 10.0]),
-        ([0.25, 50], [0.25, 50.0]),
-    ],
-)
+@pytest.mark.parametrize(("d", "expected"), cases(__file__, "d_is_a_number_or_a_list_and_comes_out_sorted"))
 def test_d_is_a_number_or_a_list_and_comes_out_sorted(d, expected):
     assert FactualRobustness(d=d).d == expected
 
@@ -301,14 +291,7 @@ def test_log_probabilities_that_are_too_few_or_of_one_token_twice_are_said_with_
         FactualRobustness(k=k).initial_entropy(["a"], baseline)
 
 
-@pytest.mark.parametrize(
-    ("options", "breaking"),
-    [
-        # only d (3/4, 1/4, 1) changes: its fit is 3/4, 5/8, 5/8
-        ({"estimator": "isotonic"}, [math.inf, 1.5, 0.5, math.inf, math.nan]),
-        ({"threshold": 1.0}, [1.5, 1.0, 0.5, 0.5, math.nan]),
-    ],
-)
+@pytest.mark.parametrize(("options", "breaking"), cases(__file__, "estimator_and_threshold_reach_the_score"))
 def test_estimator_and_threshold_reach_the_score(options, breaking):
     found = score_facts(**options).tables["frs"]["breaking_temperature"].to_pylist()
     assert found == pytest.approx(breaking, nan_ok=True)
@@ -355,39 +338,6 @@ def test_where_nothing_breaks_there_is_no_mean_breaking_temperature():
 
 
 # entropy_against_breaking
-
-
-def test_entropy_against_breaking_of_many_facts():
-    generator = np.random.default_rng(0)
-    grid = np.array(PAPER_GRID)
-    entropy = generator.uniform(size=120)
-    placed = np.clip(np.ceil(11 * (1 - entropy) + 2 * generator.normal(size=120)), 1, 11).astype(int) - 1
-    steps = np.append(grid, 2.2)  # the unbroken stand at the next grid step
-    breaking = np.append(grid, np.inf)[placed]
-    unknown = np.zeros(120, dtype=bool)
-    unknown[::10] = True
-    values = entropy_against_breaking(
-        np.where(np.arange(120) % 20 == 0, np.nan, entropy),
-        np.where(np.arange(120) % 20 == 10, np.nan, breaking),
-        grid,
-        None,
-        seed=0,
-    )
-    broken = ~unknown & np.isfinite(breaking)
-    assert 0 < broken.sum() < (~unknown).sum()
-    prefix = "frs.entropy_vs_breaking"
-    expected = {
-        f"{prefix}.pearson_broken": stats.pearsonr(entropy[broken], breaking[broken]),
-        f"{prefix}.pearson_all": stats.pearsonr(entropy[~unknown], steps[placed][~unknown]),
-    }
-    assert set(values) == {*expected, f"{prefix}.kendall"}
-    for name, result in expected.items():
-        assert values[name].value == pytest.approx(result.statistic, rel=1e-12)
-        fisher = result.confidence_interval()  # another method: near, not equal
-        assert (values[name].low, values[name].high) == pytest.approx((fisher.low, fisher.high), abs=0.06)
-    assert values[f"{prefix}.kendall"].value == pytest.approx(
-        kendall_tau_b(entropy[~unknown], steps[placed][~unknown]), rel=1e-12
-    )
 
 
 def test_the_correlations_of_very_sure_models_are_those_of_the_same_entropies_scaled():

@@ -1,9 +1,7 @@
 import math
 
 import numpy as np
-import pandas as pd
 import pytest
-import statsmodels.formula.api as formulas
 from answer_rows import answer_row
 
 from robust_eval.answer import answer_table
@@ -119,22 +117,6 @@ def test_the_components_of_a_difference_are_those_of_paired_answers():
     assert first == pytest.approx(math.sqrt(question / 103 + rewrite / 206 + trial / 412))
     assert second == pytest.approx(math.sqrt(question / 3 + rewrite / 6 + trial / 72))
     assert f"±{1.96 * first:.3f} with 100 more questions" in variance.interval_words
-
-
-def test_components_of_a_difference_are_those_of_restricted_maximum_likelihood():
-    generator = np.random.default_rng(3)
-    shape = 80, 4, 3
-    better, wording = generator.normal(0, 0.3, (80, 1, 1)), generator.normal(0, 0.2, (80, 4, 1))
-    p = np.clip([0.5 + better + wording, np.full((80, 4, 1), 0.4)], 0, 1)
-    one, other = generator.random((2, *shape)) < p
-    components = difference_variance(answers(one), answers(other)).components
-    question, rewrite, _ = np.indices(shape)
-    difference = one.astype(float) - other
-    data = pd.DataFrame({"y": difference.ravel(), "question": question.ravel(), "rewrite": rewrite.ravel()})
-    model = formulas.mixedlm("y ~ 1", data, groups="question", vc_formula={"rewrite": "0 + C(rewrite)"}, re_formula="1")
-    fitted = model.fit()
-    expected = [fitted.cov_re.iloc[0, 0], fitted.vcomp[0], fitted.scale]
-    assert [each.value for each in components] == pytest.approx(expected, rel=1e-3)
 
 
 def test_answers_of_one_run_alone_are_in_no_difference():

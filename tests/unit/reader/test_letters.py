@@ -111,20 +111,7 @@ def test_a_sentence_that_does_not_answer_changes_no_letter():
 
 
 @pytest.mark.parametrize("label", ["{}", "Answer: {}", "The answer is {}", "**Final answer:** {}", "\\boxed{{{}}}"])
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("I don't know", "I don’t know.", "I do not know which", "I cannot tell", "I have no idea", "I'm not sure."),
-        *(
-            "I, however, don't know",
-            "A lot of people say so",
-            "A few of them",
-            "I, II and III",
-            "II and I",
-            "I and III",
-        ),
-    ],
-)
+@pytest.mark.parametrize("text", cases(__file__, "a_pronoun_an_article_and_a_roman_numeral_are_no_letters"))
 def test_a_pronoun_an_article_and_a_roman_numeral_are_no_letters(label: str, text: str):
     found = chosen(label.format(text), TEN)
     assert found.answer == ""
@@ -174,13 +161,7 @@ def test_an_anchored_letter_is_the_answer_and_nothing_else_is(reply, letter):
 
 
 @pytest.mark.parametrize(
-    ("choices", "expected"),
-    [
-        (2, ["A", "B", None, None, None, None, None, None, None, None, None]),
-        (4, ["A", "B", "C", "D", None, None, None, None, None, None, None]),
-        (5, ["A", "B", "C", "D", "E", None, None, None, None, None, None]),
-        (10, ["A", "B", "C", "D", "E", "F", "G", "H", "I", "J", None]),
-    ],
+    ("choices", "expected"), cases(__file__, "exactly_as_many_letters_as_there_are_choices_are_answers")
 )
 @pytest.mark.parametrize("pattern", ["{}", "{}) 4 m/s", "The answer is {}."])
 def test_exactly_as_many_letters_as_there_are_choices_are_answers(choices, expected, pattern):

@@ -30,15 +30,7 @@ def test_a_model_that_repeats_itself_to_the_end_is_read_all_the_same(repeated: s
 
 
 @pytest.mark.parametrize("reader", [ReplyReader(), FirstLineReader()])
-@pytest.mark.parametrize(
-    ("reply", "reason"),
-    [
-        ("<think>France, so Paris", "reasoning not ended"),
-        ("<think>Paris</think>", "nothing said"),
-        ("<|im_end|>", "nothing said"),
-        ("", "nothing said"),
-    ],
-)
+@pytest.mark.parametrize(("reply", "reason"), cases(__file__, "a_reply_without_an_answer_has_a_reason"))
 def test_a_reply_without_an_answer_has_a_reason(reader: ReplyReader | FirstLineReader, reply: str, reason: str):
     assert reader.read(reply, FRANCE) == reader.read(reply, UNIT) == Reading("", "", reason)
 

@@ -114,13 +114,7 @@ def test_repetitions_in_a_file_are_dropped_and_counted_without_those_of_other_da
 
 
 @pytest.mark.parametrize(
-    ("question", "rewrite"),
-    [
-        ("What is the capital of Italy?", "What is a capital of Italy?"),  # articles
-        ("How many are five and two?", "How many are 5 and 2?"),  # number words
-        ("Where is the café?", "Where is the cafe\u0301?"),  # composed and decomposed
-        ("Where is room 12?", "Where is room １２?"),  # full width
-    ],
+    ("question", "rewrite"), cases(__file__, "a_rewrite_with_the_normal_form_of_the_question_is_an_echo")
 )
 def test_a_rewrite_with_the_normal_form_of_the_question_is_an_echo(question: str, rewrite: str):
     # METHODS §2, "Query Rewriter": duplicates (after normalisation), echoes of q_0 are dropped; what that is says §0

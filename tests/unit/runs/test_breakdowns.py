@@ -4,14 +4,12 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
+from comparison_by_hand import run as by_hand
 from scipy import stats
 
 from robust_eval.metric.frs_tables import type_shares
-from robust_eval.metric.metric_spec import with_limits
 from robust_eval.runs.breakdowns import COLUMNS, PooledTypes, pooled_types, scenario_frame, weighted_mean, with_averages
-from robust_eval.runs.finished_runs import FinishedRun
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import SHARE, degenerate_interval, mean_bounds
 
@@ -19,23 +17,10 @@ NAN = math.nan
 ABSTRACTIVE, CHOICE = "abstractive", "multiple_choice"
 
 
-def run(figures, scenarios=None, groups=None, seed=0, **single):
-    """A run of these figures over as many questions, and of single ones, in which two underscores stand for a dot."""
-    n = len(next(iter(figures.values())))
-    described = {
-        "question_id": [f"q{place}" for place in range(n)],
-        "question": [f"{place}?" for place in range(n)],
-        "scenario": list(scenarios or [ABSTRACTIVE] * n),
-        "type": [""] * n,
-        "category": [""] * n,
-        "group": list(groups or [""] * n),
-        "kept": [True] * n,
-    }
-    columns = {name: np.asarray(values, dtype=float) for name, values in figures.items()}
-    found = {name: Estimate(NAN) for name in columns}
-    found |= {name.replace("__", "."): Estimate(*values) for name, values in single.items()}
-    table = with_limits(pa.table(described | columns), dict.fromkeys(columns, SHARE))
-    return FinishedRun({"seed": seed}, found, table)
+def run(figures, scenarios=None, groups=None, types=None, seed=0, **single):
+    """A run of these figures by question, and of single ones, in which two underscores stand for a dot."""
+    found = dict.fromkeys(figures, (NAN,)) | {name.replace("__", "."): values for name, values in single.items()}
+    return by_hand(figures, found, scenario=scenarios, group=groups, type=types, seed=seed)
 
 
 class Row(NamedTuple):
@@ -318,18 +303,8 @@ def test_intervals_of_means_of_facts_that_may_all_be_alike_cover_as_often_as_the
 
 def typed_run(types, groups=None, seed=0, **scores):
     """A run whose questions have these types, and these scores: d1=[…] is the FRS for d = 1."""
-    n = len(types)
-    described = {
-        "question_id": [f"q{place}" for place in range(n)],
-        "question": [f"{place}?" for place in range(n)],
-        "scenario": ["abstractive"] * n,
-        "type": list(types),
-        "category": [""] * n,
-        "group": list(groups or [""] * n),
-        "kept": [True] * n,
-    }
-    columns = {f"frs.{d}": np.asarray(values, dtype=float) for d, values in scores.items()}
-    return FinishedRun({"seed": seed}, {name: Estimate(NAN) for name in columns}, pa.table(described | columns))
+    figures = {f"frs.{d}": values for d, values in scores.items()} or {"accuracy.greedy": [1] * len(types)}
+    return run(figures, groups=groups, types=types, seed=seed)
 
 
 FACTS = typed_run(["HUM", "LOC", "LOC"], d1=[0.2, 0.4, 0.9], d5=[0.1, 0.2, 0.3])

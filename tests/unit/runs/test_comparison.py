@@ -4,42 +4,19 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from comparison_by_hand import run as by_hand
-from comparison_by_hand import with_answers
+from comparison_by_hand import run, with_answers
 from scipy import stats
 
-from robust_eval.metric.metric_spec import MetricSpec, with_limits
+from robust_eval.metric.metric_spec import MetricSpec
 from robust_eval.report.wording import few
 from robust_eval.rewriter.base import FOUND
 from robust_eval.runs.comparison import compare
-from robust_eval.runs.finished_runs import FinishedRun
 from robust_eval.runtime.parquet_files import read_parquet, write_parquet
-from robust_eval.stats.estimate import Estimate
-from robust_eval.stats.interval import SHARE, degenerate_interval, mean_bounds, paired_share_bounds
+from robust_eval.stats.interval import degenerate_interval, mean_bounds, paired_share_bounds
 from robust_eval.stats.significance import LogRank
 from robust_eval.stats.variance import variance_components
 
 NAN, INF = math.nan, math.inf
-SETTINGS = {"seed": 0, "model.name": "small", "dataset.name": "facts", "metric.frs.d": 1, "paths.mlruns": "/m"}
-
-
-def run(figures, ids=None, texts=None, kept=None, groups=None, **changed):
-    """A run over questions a, b, c, …; a double underscore in a setting stands for a dot."""
-    n = len(next(iter(figures.values())))
-    ids = list(ids or "abcdefghijklmnopqrstuvwxyz"[:n])
-    described = {
-        "question_id": ids,
-        "question": list(texts or [f"{name}?" for name in ids]),
-        "scenario": ["abstractive"] * n,
-        "type": [""] * n,
-        "category": [""] * n,
-        "group": list(groups or [""] * n),
-        "kept": [True] * n if kept is None else list(map(bool, kept)),
-    }
-    columns = {name: np.asarray(values, dtype=float) for name, values in figures.items()}
-    means = {name: Estimate(float(np.mean(values[~np.isnan(values)]))) for name, values in columns.items()}
-    settings = SETTINGS | {name.replace("__", "."): value for name, value in changed.items()}
-    return FinishedRun(settings, means, with_limits(pa.table(described | columns), dict.fromkeys(columns, SHARE)))
 
 
 def pairs(*runs):
@@ -74,8 +51,8 @@ def test_questions_are_found_wherever_they_stand():
 
 
 def test_questions_are_the_same_only_if_both_id_and_text_are():
-    first = run({"frs.d1": [0.125, 0.25, 0.5]}, ids="abc", texts=["A?", "B?", "C?"])
-    second = run({"frs.d1": [0.0, 0.0, 0.0]}, ids="abd", texts=["A?", "B!", "C?"], model__name="large")
+    first = run({"frs.d1": [0.125, 0.25, 0.5]}, ids="abc", question=["A?", "B?", "C?"])
+    second = run({"frs.d1": [0.0, 0.0, 0.0]}, ids="abd", question=["A?", "B!", "C?"], model__name="large")
     (pair,) = pairs(first, second)
     assert pair.shared == 1
     assert pair.differences["frs.d1"] == (1, 0.125, 0, 0.125, *degenerate_interval(0.125, 1, (-1, 1)))
@@ -84,7 +61,7 @@ def test_questions_are_the_same_only_if_both_id_and_text_are():
 def test_runs_without_a_common_question_make_no_pair():
     first = run({"frs.d1": [0.5, 0.25]}, ids="ab")
     other_ids = run({"frs.d1": [0.5, 0.75]}, ids="cd", dataset__name="physics")
-    other_texts = run({"frs.d1": [0.5, 1.0]}, ids="ab", texts=["1?", "2?"], dataset__name="passages")
+    other_texts = run({"frs.d1": [0.5, 1.0]}, ids="ab", question=["1?", "2?"], dataset__name="passages")
     assert pairs(first, other_ids, other_texts) == []
 
 
@@ -174,24 +151,6 @@ def test_where_facts_break_is_read_off_what_any_metric_declares_to_hold(declared
     assert silent.breaking_temperatures()[0] == []
 
 
-def test_the_log_rank_test_counts_who_breaks_first():
-    grid = [0.5, 1.0, 1.5]
-    first = [0.5, 0.5, 1.0, 1.5, 1.0, INF, NAN, 0.5]
-    second = [1.0, INF, 1.5, 0.5, 1.0, INF, 0.5, NAN]
-    (pair,) = pairs(run(survival(first, grid)), run(survival(second, grid), model__name="large"))
-    # three break earlier in the first and one in the second: (3 − 1)² / (3 + 1)
-    assert pair.log_rank == LogRank(6, 3, 1, 1.0, pytest.approx(stats.chi2.sf(1.0, 1)))
-
-
-def test_the_log_rank_test_counts_a_fact_as_far_as_it_is_known_to_hold():
-    # the first run has no reply at 1.0 to a and b, which break at 0.5 and 1.0 in the second: a outlives that
-    grid = [0.5, 1.0, 1.5]
-    held = [[1, 1, 1], [NAN, NAN, 1], [NAN, NAN, 0]]
-    first = run(dict(zip(survival([], grid), held, strict=True)))
-    (pair,) = pairs(first, run(survival([0.5, 1.0, INF], grid), model__name="large"))
-    assert pair.log_rank == LogRank(3, 1, 1, 0.0, 1.0)
-
-
 def test_the_log_rank_test_takes_the_questions_of_both_wherever_they_stand():
     first = run(survival([0.5, 1.0, INF], [0.5, 1.0]), ids="abc")
     second = run(survival([0.5, INF, 0.5, 1.0], [0.5, 1.0]), ids="cxba", model__name="large")
@@ -208,26 +167,10 @@ def test_breaking_temperatures_of_other_grids_are_not_tested(other):
     assert pair.differences["accuracy.greedy"].value == 0.5
 
 
-def test_a_log_rank_test_that_nothing_decides_is_undefined():
-    same = survival([0.5, INF], [0.5, 1.0])
-    (pair,) = pairs(run(same), run(same, model__name="large"))
-    np.testing.assert_array_equal(pair.log_rank, (2, 0, 0, NAN, NAN))
-
-
-def test_questions_of_a_group_are_resampled_together():
-    values = {"accuracy.greedy": [1] * 10 + [0] * 10}
-    others = {"accuracy.greedy": [0] * 10 + [1] * 10}
-    groups = ["a"] * 10 + ["b"] * 10
-    (pair,) = pairs(run(values, groups=groups), run(others, groups=groups, model__name="large"))
-    assert pair.differences["accuracy.greedy"][3:6] == (0, -1, 1)
-    (pair,) = pairs(run(values), run(others, model__name="large"))
-    assert pair.differences["accuracy.greedy"][3:6] == pytest.approx((0, -0.44, 0.44), abs=0.07)  # 1.96 / √20
-
-
 def test_the_groups_are_those_of_the_common_questions():
     # of the first run's groups, a (difference 1) and c (difference 0) are shared, in another order
-    first = run({"frs.d1": [0, 1, 0, 0, 1, 0]}, ids="pqrstu", groups=["b", "a", "b", "c", "a", "c"])
-    second = run({"frs.d1": [0, 0, 0, 0]}, ids="utsq", groups=["c", "a", "c", "a"], model__name="large")
+    first = run({"frs.d1": [0, 1, 0, 0, 1, 0]}, ids="pqrstu", group=["b", "a", "b", "c", "a", "c"])
+    second = run({"frs.d1": [0, 0, 0, 0]}, ids="utsq", group=["c", "a", "c", "a"], model__name="large")
     (pair,) = pairs(first, second)
     expected = paired_share_bounds(np.array([1.0, 1.0, 0.0, 0.0]), ["a", "a", "c", "c"])
     assert pair.differences["frs.d1"] == (4, 0.5, 0, 0.5, *expected)
@@ -235,8 +178,8 @@ def test_the_groups_are_those_of_the_common_questions():
 
 def test_the_log_rank_test_sums_the_questions_of_a_group_first():
     grid, groups = [0.2, 0.4, 0.6], list("aaabbc")
-    first = run(survival([0.2, 0.2, 0.6, 0.2, 0.2, 0.6], grid), groups=groups)
-    second = run(survival([0.4] * 6, grid), groups=groups, model__name="large")
+    first = run(survival([0.2, 0.2, 0.6, 0.2, 0.2, 0.6], grid), group=groups)
+    second = run(survival([0.4] * 6, grid), group=groups, model__name="large")
     (pair,) = pairs(first, second)  # a +1 +1 −1, b +1 +1, c −1: (1 + 2 − 1)² / (1 + 4 + 1)
     assert pair.log_rank == LogRank(6, 4, 2, pytest.approx(4 / 6), pytest.approx(stats.chi2.sf(4 / 6, 1)))
 
@@ -288,7 +231,7 @@ DRAWN = np.random.default_rng(0).random((2, 6, 3, 2)) < 0.5
 
 def variance(folder, *changed):
     """The variance of the difference between two models with drawn answers, the second as ``changed`` says."""
-    runs = [by_hand({"frs.d1": [0.5] * 6}, {"frs.d1": (0.5,)}, model__name=name) for name in ("small", "large")]
+    runs = [run({"frs.d1": [0.5] * 6}, model__name=name) for name in ("small", "large")]
     drawn = zip(runs, DRAWN, strict=True)
     runs = [with_answers(each, folder / each.settings["model.name"], right) for each, right in drawn]
     for change in changed:
@@ -352,21 +295,23 @@ def test_rewrites_by_a_model_are_paired_if_their_texts_are_the_same(tmp_path):
 
 
 def test_of_three_runs_no_difference_has_its_variance(tmp_path):
-    runs = [by_hand({"frs.d1": [0.5] * 6}, {"frs.d1": (0.5,)}, model__name=name) for name in "xyz"]
+    runs = [run({"frs.d1": [0.5] * 6}, model__name=name) for name in "xyz"]
     answered = [with_answers(each, tmp_path / str(n), DRAWN[n % 2]) for n, each in enumerate(runs)]
     assert [pair.variance for pair in pairs(*answered)] == [None] * 3
 
 
 def test_few_questions_are_warned_of_as_independent_ones():
-    def warning(n, groups=None, kept=None):
+    def warning(n, group=None, kept=None):
         ids = [f"q{row}" for row in range(n)]
-        compared = compare([run({"frs.d1": np.linspace(0, 1, n)}, ids, kept=kept, groups=groups)])
+        compared = compare([run({"frs.d1": np.linspace(0, 1, n)}, ids=ids, kept=kept, group=group)])
         return few(*compared.smallest_sample)
 
     assert warning(30) == ""
     assert "rest on only 29 questions:" in warning(29)
-    assert "rest on only 8 groups of questions:" in warning(40, groups=[f"g{row // 5}" for row in range(40)])
+    assert "rest on only 8 groups of questions:" in warning(40, group=[f"g{row // 5}" for row in range(40)])
     assert "rest on only 10 questions:" in warning(40, kept=[row < 10 for row in range(40)])
     ids = {name: [f"q{row}" for row in range(start, start + 40)] for name, start in (("small", 0), ("large", 28))}
-    compared = compare([run({"frs.d1": np.linspace(0, 1, 40)}, each, model__name=name) for name, each in ids.items()])
+    compared = compare(
+        [run({"frs.d1": np.linspace(0, 1, 40)}, ids=each, model__name=name) for name, each in ids.items()]
+    )
     assert compared.smallest_sample == (12, False)

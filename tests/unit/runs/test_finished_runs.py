@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from comparison_by_hand import questions as described_questions
 from json_lines import cases
 
 from robust_eval.error import UserError
@@ -55,11 +56,10 @@ MEASURED = ["accuracy.greedy", "frs.d5", "frs.d1", "frs.offgrid.d5"]
 MEASURED += ["accuracy.t0.5", "accuracy.t1", "accuracy.t1.5", "accuracy.t3"]
 
 
-def questions(figures, groups=("", "g", ""), kept=(True, False, True)):
+def questions(figures, group=("", "g", ""), kept=(True, False, True)):
     """Three questions asked, with these figures."""
-    described = {"question_id": ["a", "b", "c"], "question": ["A?", "B?", "C?"], "scenario": ["abstractive"] * 3}
-    described |= {"type": [""] * 3, "category": [""] * 3, "group": list(groups), "kept": list(kept), "key": ["{}"] * 3}
-    return pa.table(described | {name: np.asarray(values, dtype=float) for name, values in figures.items()})
+    texts = {"question": ["A?", "B?", "C?"], "group": group, "kept": kept, "key": ["{}"] * 3}
+    return described_questions(figures, "abc", **texts)
 
 
 TABLE = questions({name: [0.25 * place, NAN, 1.0] for place, name in enumerate(MEASURED)})
@@ -158,7 +158,7 @@ def test_questions_without_a_group_are_groups_of_their_own_where_others_have_one
     first, second, third = read_run(folder).groups()
     assert second == "group g"
     assert len({first, second, third}) == 3
-    assert FinishedRun({}, {}, questions({}, groups=("", "", ""))).groups() is None
+    assert FinishedRun({}, {}, questions({}, group=("", "", ""))).groups() is None
 
 
 @pytest.mark.parametrize("file", ["config.yaml", "summary.json", "questions.parquet"])

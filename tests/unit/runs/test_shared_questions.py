@@ -1,35 +1,21 @@
 import math
 
 import numpy as np
-import pyarrow as pa
 import pytest
+from comparison_by_hand import run as by_hand
 
 from robust_eval.runs.comparison import compare
-from robust_eval.runs.finished_runs import FinishedRun, GreedyAnswer
-from robust_eval.stats.estimate import Estimate
+from robust_eval.runs.finished_runs import GreedyAnswer
 
 NAN, INF = math.nan, math.inf
-SETTINGS = {"seed": 0, "dataset.name": "facts", "metric.frs.d": 1}
 
 
 def run(model, figures, ids, kept=None, texts=None, greedy=None, **changed):
-    n = len(ids)
-    described = {
-        "question_id": list(ids),
-        "question": list(texts or [f"{name}?" for name in ids]),
-        "scenario": ["abstractive"] * n,
-        "type": [""] * n,
-        "category": [""] * n,
-        "group": [""] * n,
-        "kept": [True] * n if kept is None else [bool(each) for each in kept],
-    }
-    columns = {name: np.asarray(values, dtype=float) for name, values in figures.items()}
-    settings = SETTINGS | {"model.name": model} | {name.replace("__", "."): value for name, value in changed.items()}
     answers = {
         name: GreedyAnswer(text, "right" if text[:1] == name.upper() else "wrong")
         for name, text in (greedy or {}).items()
     }
-    return FinishedRun(settings, {name: Estimate(0.5) for name in columns}, pa.table(described | columns), answers)
+    return by_hand(figures, None, answers, ids=ids, kept=kept, question=texts, model__name=model, **changed)
 
 
 def shared(*runs):
@@ -106,12 +92,12 @@ def test_ties_of_other_figures_go_to_the_one_that_belongs_to_them():
 def test_the_figures_are_those_of_the_common_weight_and_of_the_common_temperature_nearest_to_one():
     one = {"frs.d5": [0.5], "frs.d2": [0.5], "frs.d1": [0.5]}
     one |= {f"certainty.entropy.t{t}": [t] for t in (0.5, 1.0, 1.5)}
-    other = {"frs.d1": [0.25], "frs.d2": [0.125], "certainty.entropy.t1.5": [2.0], "certainty.entropy.t0.1": [1.0]}
+    other = {"frs.d1": [0.25], "frs.d2": [0.125], "certainty.entropy.t1.5": [1.25], "certainty.entropy.t0.1": [1.0]}
     one = {name.replace(".t1.0", ".t1"): values for name, values in one.items()}
     found = only(run("small", one, "a"), run("large", other, "a"))
     assert {name: values.tolist() for name, values in found.metrics.items()} == {
         "frs.d2": [[0.5, 0.125]],
-        "certainty.entropy.t1.5": [[1.5, 2.0]],
+        "certainty.entropy.t1.5": [[1.5, 1.25]],
     }
 
 

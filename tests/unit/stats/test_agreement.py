@@ -23,20 +23,6 @@ from robust_eval.stats.agreement import (
 PROPERTY = settings(max_examples=50, deadline=None, database=None, derandomize=True)
 WITH_CATEGORIES = [remapped_kappa, free_marginal_kappa, gibbs_m2, normalized_certainty]
 
-# ten subjects, fourteen raters, five categories: the worked example of Wikipedia's "Fleiss' kappa"
-WIKIPEDIA = [
-    [0, 0, 0, 0, 14],
-    [0, 2, 6, 4, 2],
-    [0, 0, 3, 5, 6],
-    [0, 3, 9, 2, 0],
-    [2, 2, 8, 1, 1],
-    [7, 7, 0, 0, 0],
-    [3, 2, 6, 3, 0],
-    [2, 5, 3, 2, 2],
-    [6, 5, 2, 1, 0],
-    [0, 2, 2, 3, 7],
-]
-
 
 def whole(message):
     return f"^{re.escape(message)}$"
@@ -147,10 +133,6 @@ def test_fleiss_kappa_of_equally_many_raters_is_that_of_statsmodels(counts):
     assert fleiss_kappa(counts) == pytest.approx(expected, abs=1e-12)
 
 
-def test_fleiss_kappa_of_the_table_in_wikipedia_is_0_210():
-    assert round(fleiss_kappa(WIKIPEDIA), 3) == 0.210
-
-
 @PROPERTY
 @given(ratings())
 def test_fleiss_kappa_of_any_raters_is_its_definition_written_out_in_loops(counts):
@@ -174,15 +156,6 @@ def test_fleiss_kappa_is_undefined_where_chance_agreement_is_1_or_no_question_ha
 
 
 # remapped_kappa
-
-
-def table(answers, number):
-    """Counts of each question's answers, its clusters numbered by ``number``."""
-    rows = []
-    for given_answers in answers:
-        clusters = number(given_answers)
-        rows.append([given_answers.count(cluster) for cluster in clusters] + [0] * (6 - len(clusters)))
-    return rows
 
 
 @PROPERTY
@@ -350,16 +323,6 @@ def test_both_certainties_lie_between_0_and_1_exactly(rated_questions):
 
 
 # what guessing gives (METHODS §2): over all answers that are equally likely
-
-
-@pytest.mark.parametrize(("k", "raters"), [(2, 2), (2, 5), (3, 4), (4, 3), (4, 6)])
-def test_raters_who_guess_have_kappa_0_and_an_m2_of_one_over_their_number(k, raters):
-    answers = list(itertools.product(range(k), repeat=raters))
-    counts = [[answer.count(label) for label in range(k)] for answer in answers]
-    categories = [k] * len(counts)
-    assert fleiss_kappa(counts) == pytest.approx(0, abs=1e-12)
-    assert free_marginal_kappa(counts, categories) == pytest.approx(0, abs=1e-12)
-    assert gibbs_m2(counts, categories) == pytest.approx(1 / raters, abs=1e-12)
 
 
 @pytest.mark.parametrize("raters", range(2, 7))

@@ -3,6 +3,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from json_lines import cases
 from scipy import stats
 from scipy.optimize import minimize
 
@@ -131,17 +132,7 @@ def test_no_label_is_no_estimate():
     assert all(math.isnan(value) for value in corrected_curve([1, 0], [math.nan] * 2, [0.2, 0.4])[0.2])
 
 
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        ({"verdicts": [0.5], "labels": [1]}, "verdicts"),
-        ({"verdicts": [1], "labels": [2]}, "labels"),
-        ({"verdicts": [1, 0], "labels": [1]}, "labels"),
-        ({"verdicts": [1], "labels": [1], "weights": [0]}, "weights"),
-        ({"verdicts": [1], "labels": [1], "strata": [0.2, 0.4]}, "strata"),
-        ({"verdicts": [1], "labels": [1], "level": 1}, "level"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "named"), cases(__file__, "arguments_that_make_no_sense_are_named"))
 def test_arguments_that_make_no_sense_are_named(arguments, named):
     with pytest.raises(ValueError, match=named):
         corrected_mean(**arguments)

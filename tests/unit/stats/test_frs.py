@@ -8,6 +8,7 @@ import pytest
 from facts_by_hand import exact_score
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from json_lines import cases
 from scipy import stats
 
 from robust_eval.answer import EXACT_CURVES
@@ -344,19 +345,7 @@ def test_a_straight_line_is_followed_exactly():
         assert found == pytest.approx(2 * (1 - threshold), abs=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("accuracy", "expected"),
-    [
-        ([0.4, 0.9, 0.9], 0.5),  # begins below
-        ([0.0, 0.0, 0.0], 0.5),
-        ([1.0, 0.9, 0.8], math.inf),  # never crosses
-        ([1.0, 0.5, 0.5], math.inf),  # equal holds
-        ([0.5, 0.5, 0.5], math.inf),
-        ([1.0, 0.5, 0.2], 1.0),  # falls from there on
-        ([0.5, 0.2, 0.0], 0.5),
-        ([0.5, 0.9, 0.9], math.inf),
-    ],
-)
+@pytest.mark.parametrize(("accuracy", "expected"), cases(__file__, "the_ends_of_curves"))
 def test_the_ends_of_curves(accuracy, expected):
     assert crossing_temperature(np.array(accuracy), np.array([0.5, 1.0, 2.0]), 0.5) == expected
 

@@ -60,13 +60,6 @@ def test_alpha_and_its_interval_are_those_of_pingouin(correct):
 
 
 @PROPERTY
-@given(graded())
-def test_alpha_is_kr_20(correct):
-    assume(totals_vary(correct))
-    assert cronbach_alpha(correct) == pytest.approx(float(kr20(correct)), abs=1e-12)
-
-
-@PROPERTY
 @given(graded(verdicts=(0, 1, 1, 0, NAN)))
 def test_questions_with_a_missing_rater_are_left_out(correct):
     complete = [row for row in correct if not any(map(math.isnan, row))]

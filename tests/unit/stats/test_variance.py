@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.formula.api as formulas
+from json_lines import cases
 
 from robust_eval.stats.estimate import UNDEFINED, Estimate
 from robust_eval.stats.variance import (
@@ -211,14 +212,7 @@ def test_the_best_split_is_the_best_of_all_splits():
         components.best_split(6, 0, 0, 0)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (([1, 0], [1], [0, 0]), "all need the same shape"),
-        (([1, np.inf], [1, 2], [0, 0]), "correct must contain finite values or NaN"),
-        (([1, 0], [1, 2], [0, 0], None, 1.5), "level must be between 0 and 1, not 1.5"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), cases(__file__, "components_of_other_arrays_are_refused"))
 def test_components_of_other_arrays_are_refused(arguments: tuple, message: str):
     with pytest.raises(ValueError, match=message):
         variance_components(*arguments)

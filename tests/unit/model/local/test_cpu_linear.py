@@ -47,20 +47,3 @@ def test_weights_shared_with_an_embedding_stay_shared(monkeypatch: pytest.Monkey
     model.lm_head.weight = model.model.embed_tokens.weight
     assert use_faster_linear(model) == "oneDNN"
     assert model.lm_head.weight.data_ptr() == model.model.embed_tokens.weight.data_ptr()
-
-
-def test_the_choice_is_remembered(monkeypatch: pytest.MonkeyPatch, memory: Path):
-    forced(monkeypatch)
-    assert use_faster_linear(tiny("qwen2")) == "oneDNN"
-    assert [file.read_text() for file in memory.iterdir()] == ["oneDNN"]
-    monkeypatch.setattr(device, "_seconds", lambda layer, x: 1.0 if isinstance(layer, OneDnnLinear) else 0.0)
-    assert use_faster_linear(tiny("qwen2")) == "oneDNN"
-
-
-def test_a_memory_that_is_empty_is_measured_anew(monkeypatch: pytest.MonkeyPatch, memory: Path):
-    forced(monkeypatch)
-    use_faster_linear(tiny("qwen2"))
-    (file,) = memory.iterdir()
-    file.write_bytes(b"")
-    assert use_faster_linear(tiny("qwen2")) == "oneDNN"
-    assert file.read_text() == "oneDNN"

@@ -166,13 +166,6 @@ def test_the_answers_are_a_table_of_probabilities_that_adds_up_to_the_curve():
         assert answers.finish_reason in ("length", "stop", "closed")
 
 
-def test_seeds_are_reproduced_whatever_is_asked_beside_them():
-    alone = enumerated(Table(5), 16, (3,))[0]
-    beside = enumerated(Table(5), 16, (1, 2, 3, 4))[2]
-    assert alone.curve.accuracy.tolist() == beside.curve.accuracy.tolist()
-    assert alone.curve.accuracy.tolist() != enumerated(Table(5), 16, (4,))[0].curve.accuracy.tolist()
-
-
 class ByPrompt(Table):
     """Each prompt has a language of its own."""
 

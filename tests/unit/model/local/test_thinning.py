@@ -100,29 +100,6 @@ def test_sums_over_what_is_kept_are_unbiased(count: int):
     assert total == pytest.approx(values.sum(), rel=1e-6)
 
 
-def test_heavy_candidates_are_kept_for_certain():
-    scores = SCORES["several heavy"]
-    for uniform in np.linspace(0, 0.999, 50):
-        kept = keep(scores, 5, uniform)
-        certain = dict(zip(kept.index.tolist(), kept.probability.tolist(), strict=True))
-        assert {index: certain.pop(index) for index in (0, 2, 4, 8)} == {0: 1.0, 2: 1.0, 4: 1.0, 8: 1.0}
-        ((index, probability),) = certain.items()
-        assert probability == pytest.approx(scores[index] / 0.15)
-
-
-@pytest.mark.parametrize("count", [5, 6, 100])
-def test_no_more_candidates_than_places_are_all_kept(count: int):
-    kept = keep(SCORES["with zeros"], count, 0.3)
-    assert kept.index.tolist() == [1, 3, 4, 6, 7]
-    assert kept.probability.tolist() == [1.0] * 5
-
-
-def test_of_nothing_nothing_is_kept():
-    for scores in (np.zeros(4), np.zeros(1)):
-        kept = keep(scores, 2, 0.5)
-        assert kept.index.tolist() == kept.probability.tolist() == []
-
-
 def test_a_light_tail_leaves_no_place_empty():
     random = np.random.default_rng(1)
     for trial in range(50):

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from json_lines import cases
 
 from robust_eval.model.base import Call, Completion, Request, calls
 from robust_eval.model.served.completions import completions, seed_of, unanswered
@@ -54,20 +55,6 @@ def test_calls_ask_once_for_what_is_not_known_in_the_longest_runs_of_consecutive
     for one, next_one in pairwise(found):
         goes_on = one.temperature == next_one.temperature and one.trials[-1] + 1 == next_one.trials[0]
         assert len(one.trials) == choices or not goes_on
-
-
-def test_calls_of_one_temperature_come_after_one_another() -> None:
-    asked = request((0.5, 1.0), trials=5, cached=frozenset({(0.5, 2), (1.0, 0)}))
-    assert [(call.temperature, call.trials) for call in calls(asked, 2)] == [
-        (0.5, (0, 1)),
-        (0.5, (3, 4)),
-        (1.0, (1, 2)),
-        (1.0, (3, 4)),
-    ]
-
-
-def test_nothing_is_asked_where_everything_is_known() -> None:
-    assert list(calls(request(trials=2, cached=frozenset({(0.5, 0), (0.5, 1)})), 3)) == []
 
 
 # seeds
@@ -227,21 +214,7 @@ def test_an_answer_that_did_not_come_has_nothing_but_its_outcome() -> None:
 
 
 @pytest.mark.parametrize(
-    ("style", "first_line", "text", "answer"),
-    [
-        ("plain", True, " Paris\nQuestion: and", "Paris"),
-        ("plain", True, "\nParis", ""),
-        ("plain", True, "  ", ""),
-        ("chat", True, "Paris", "Paris"),
-        ("chat", True, "\n \n\n  Paris is it. \nIt is.", "Paris is it."),
-        ("chat", True, "Paris\r\nRome", "Paris"),
-        ("chat", True, "\n\n", ""),
-        ("chat", True, "", ""),
-        ("chat", True, "Paris\u2028Rome", "Paris\u2028Rome"),
-        ("chat", False, "\n1. a\n\n2. b\n", "1. a\n\n2. b"),
-        ("plain", False, " 1. a\n2. b ", "1. a\n2. b"),
-        ("plain", False, " \n", ""),
-    ],
+    ("style", "first_line", "text", "answer"), cases(__file__, "an_answer_is_the_first_line_or_all_of_a_reply")
 )
 def test_an_answer_is_the_first_line_or_all_of_a_reply(style: str, first_line: bool, text: str, answer: str) -> None:
     found = one(text, style, first_line)
@@ -250,30 +223,7 @@ def test_an_answer_is_the_first_line_or_all_of_a_reply(style: str, first_line: b
 
 @pytest.mark.parametrize(
     ("style", "first_line", "text", "reason", "finish_reason"),
-    [
-        ("plain", True, " Paris", "length", "length"),
-        ("plain", True, " Paris", "stop", "stop"),
-        ("plain", True, " Paris\nQuestion", "length", "stop"),
-        ("chat", True, "\n\nParis is", "length", "length"),
-        ("chat", True, "Paris \nIt", "length", "stop"),
-        ("chat", False, "1. a\n2. b", "length", "length"),
-        ("chat", True, "", "length", "length"),
-        ("chat", True, "Paris", "", None),
-        pytest.param(
-            "plain",
-            True,
-            " Paris\n",
-            "length",
-            "stop",
-        ),
-        pytest.param(
-            "plain",
-            True,
-            "\n",
-            "length",
-            "stop",
-        ),
-    ],
+    cases(__file__, "an_answer_that_ends_with_its_line_is_not_cut"),
 )
 def test_an_answer_that_ends_with_its_line_is_not_cut(
     style: str, first_line: bool, text: str, reason: str, finish_reason: str | None

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from json_lines import cases
 from toy_language import ALL, MATCHER, PIECES, WORDS, Table, truth
 
 from robust_eval.model.served.exact.topk_tree import BOUNDS, DRAWS, CurveEstimate, summed_draw
@@ -57,16 +58,7 @@ def points(close: int = 1) -> CurveEstimate:
     return CurveEstimate(POINTS, np.where(apart, 0.0, 1.0), np.ones(len(POINTS)), np.ones(len(POINTS)), apart)
 
 
-@pytest.mark.parametrize(
-    ("drawn", "near"),
-    [
-        ([0.5, 0.6, 0.3], [1.5, 2.0]),  # the neighbours of 1.0 are 1 and 0.6
-        ([0.9, 0.9, 0.8], []),
-        ([0.0, 0.0, 0.0], [1.0]),  # between what is certain and nothing
-        ([1.0, 0.0, 0.0], [1.0, 1.5]),
-        ([0.9, 0.45, 0.0], [1.5, 2.0]),
-    ],
-)
+@pytest.mark.parametrize(("drawn", "near"), cases(__file__, "a_temperature_is_near_one_half_where_its_neighbours_are"))
 def test_a_temperature_is_near_one_half_where_its_neighbours_are(drawn: list[float], near: list[float]):
     curve = points()
     for t, mean in zip(POINTS[1:], drawn, strict=True):

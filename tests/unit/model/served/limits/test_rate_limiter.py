@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from json_lines import cases
 
 from robust_eval.model.served.limits.rate_limiter import HOLD, Pace, PacedPermit, backoff
 from robust_eval.model.served.transport.client import retry_after
@@ -280,15 +281,7 @@ def test_whatever_happens_turns_come_in_order_once_and_within_all_limits(jobs, m
 # Rates
 
 
-@pytest.mark.parametrize(
-    ("per_minute", "expected"),
-    [
-        (6, [0, 10, 20, 30]),
-        (60, [0, 1, 2, 3]),
-        (120, [0, 0, 0.5, 1]),
-        (240, [0, 0, 0, 0, 0.25, 0.5]),
-    ],
-)
+@pytest.mark.parametrize(("per_minute", "expected"), cases(__file__, "requests_are_spread_evenly_over_a_minute"))
 def test_requests_are_spread_evenly_over_a_minute(per_minute: float, expected: list[float]):
     async def work() -> list[float]:
         return await starts(simulated_pace(requests=per_minute), [1] * len(expected))
@@ -306,17 +299,7 @@ def test_idle_time_is_saved_for_a_second_at_most():
     assert simulated(work()) == [100, 100, 100.5, 101]
 
 
-@pytest.mark.parametrize(
-    ("tokens", "expected"),
-    [
-        ([5, 5, 5, 5, 5], [0, 0, 0.5, 1, 1.5]),
-        ([10, 10, 10], [0, 1, 2]),
-        ([25, 5, 5], [0, 2, 2.5]),
-        ([6000, 1], [0, 599.1]),  # more than a minute's: it starts when nothing is owed
-        ([1, 6000, 1], [0, 0.1, 599.2]),
-        ([0, 0, 0], [0, 0, 0]),
-    ],
-)
+@pytest.mark.parametrize(("tokens", "expected"), cases(__file__, "tokens_are_spread_evenly_over_a_minute"))
 def test_tokens_are_spread_evenly_over_a_minute(tokens: list[int], expected: list[float]):
     async def work() -> list[float]:
         return await starts(simulated_pace(tokens=600), tokens)
