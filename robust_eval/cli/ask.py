@@ -122,7 +122,7 @@ def _rewritten(
         if not rewriter.asks:
             advice = "let a model write some (rewriter=llm), or ask a question with recorded ones"
         raise UserError(f"the question has no rewrites: {advice}")
-    return question, {row["text"] for row in rewritten.found.to_pylist() if row["drifted"]}
+    return question, {row["text"] for row in rewritten.model_rewrites.to_pylist() if row["drifted"]}
 
 
 def clusters_of(graded: pa.Table) -> list[AnswerCluster]:

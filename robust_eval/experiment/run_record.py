@@ -155,7 +155,7 @@ def write_rewrites(rewritten: Rewritten, folder: Path) -> None:
     """Write the replies to requests for rewrites, and the fate of each rewrite, if any."""
     if rewritten.replies.num_rows:
         write_parquet(rewritten.replies, folder / "rewriting.parquet")
-        write_parquet(rewritten.found, folder / REWRITES)
+        write_parquet(rewritten.model_rewrites, folder / REWRITES)
 
 
 def write_answers(greedy: pa.Table, answers: Mapping[str, Answers], metadata: SamplingMetadata, folder: Path) -> None:

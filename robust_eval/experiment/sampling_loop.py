@@ -79,7 +79,7 @@ def joined(blocks: Sequence[RunState], order: Sequence[Question]) -> RunState:
     return RunState(
         Rewritten(
             questions(block.rewritten.questions for block in blocks),
-            table(block.rewritten.found for block in blocks),
+            table(block.rewritten.model_rewrites for block in blocks),
             table(block.rewritten.replies for block in blocks),
         ),
         questions(block.questions for block in blocks),

@@ -112,7 +112,7 @@ def write_page(result: Result, figures: Sequence[SavedFigure], path: Path) -> No
         extremes=_extremes(result),
         types=_types(result),
         type_name=type_name,
-        offered=Counter(fate.replace("_", " ") for fate in result.rewritten.found["fate"].to_pylist()),
+        offered=Counter(fate.replace("_", " ") for fate in result.rewritten.model_rewrites["fate"].to_pylist()),
         drifted=result.drifted()[:EXTREMES],
         categories=_by_category(result),
         disagreeing=_disagreeing(result),

@@ -11,7 +11,7 @@ from robust_eval.model.model_config import ModelConfig
 from robust_eval.question import Question
 from robust_eval.store.stored_model import StoredModel
 
-FOUND = pa.schema(
+MODEL_REWRITES = pa.schema(
     [
         pa.field("question_id", pa.string(), nullable=False),
         pa.field("question", pa.string(), nullable=False),
@@ -27,10 +27,10 @@ FATES = ("kept", "echo", "duplicate", "no_question", "cut", "drifted", "surplus"
 
 
 class Rewritten(NamedTuple):
-    """Questions with their rewrites, the rewrites by a model (:data:`FOUND`), and its replies (answers)."""
+    """Questions with their rewrites, the rewrites by a model (:data:`MODEL_REWRITES`), and its replies (answers)."""
 
     questions: list[Question]
-    found: pa.Table = FOUND.empty_table()
+    model_rewrites: pa.Table = MODEL_REWRITES.empty_table()
     replies: pa.Table = SCHEMA.empty_table()
 
 

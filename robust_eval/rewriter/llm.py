@@ -25,7 +25,7 @@ from robust_eval.prompt.prompt import refuse_exemplars, rewriting_prompt
 from robust_eval.prompt.templates import FEW_SHOT, REWRITING
 from robust_eval.question import Question
 from robust_eval.reader.reasoning import without_reasoning
-from robust_eval.rewriter.base import FOUND, Rewritten
+from robust_eval.rewriter.base import MODEL_REWRITES, Rewritten
 from robust_eval.store.stored_model import StoredModel
 
 log = logging.getLogger(__name__)
@@ -105,7 +105,7 @@ class Llm:
         few = sum(len(kept_texts[question.id]) < self.rewrites for question in questions)
         _report(offers, few, len(questions), self.rewrites)
         rewritten = [replace(question, rewrites=tuple(kept_texts[question.id])) for question in questions]
-        return Rewritten(rewritten, pa.Table.from_pylist(offers, FOUND), pa.concat_tables(replies))
+        return Rewritten(rewritten, pa.Table.from_pylist(offers, MODEL_REWRITES), pa.concat_tables(replies))
 
     def expected(self, questions: Sequence[Question]) -> list[Question]:
         """Return the questions as if each had all its rewrites, which are about as long as itself."""
@@ -124,7 +124,7 @@ class Llm:
         )
 
     def _judged(self, item: "_ListItem", attempt: int, kept_texts: list[str], sentences: Sentences) -> dict[str, Any]:
-        """Return a row of FOUND, and add a kept item to ``kept_texts``."""
+        """Return a row of MODEL_REWRITES, and add a kept item to ``kept_texts``."""
         question, text = item.question, item.text
         row = {"question_id": question.id, "question": question.text, "attempt": attempt, "text": text}
         form = normal_form(text)

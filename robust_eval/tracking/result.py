@@ -114,7 +114,7 @@ class Result:
             of_baseline = _outcomes(self.graded_baseline)
             counts |= {f"greedy.outcomes.{outcome}": count for outcome, count in of_baseline.items()}
         if replies.num_rows:
-            fates = Counter(self.rewritten.found["fate"].to_pylist())
+            fates = Counter(self.rewritten.model_rewrites["fate"].to_pylist())
             counts |= {f"rewriting.{fate}": fates[fate] for fate in FATES}
             counts["rewriting.kept_drifted"] = len(self.drifted())
             counts |= {f"rewriting.outcomes.{outcome}": count for outcome, count in _outcomes(replies).items()}
@@ -159,7 +159,7 @@ class Result:
 
     def drifted(self) -> list[dict[str, Any]]:
         """Return the accepted rewrites whose meaning may have drifted, the least similar first."""
-        rows = [row for row in self.rewritten.found.to_pylist() if row["fate"] == "kept" and row["drifted"]]
+        rows = [row for row in self.rewritten.model_rewrites.to_pylist() if row["fate"] == "kept" and row["drifted"]]
         return sorted(rows, key=lambda row: float(row["cosine"]))
 
     def by_question(self) -> pa.Table:

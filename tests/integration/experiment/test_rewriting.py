@@ -14,7 +14,7 @@ from robust_eval.answer import OUTCOMES, SCHEMA
 from robust_eval.error import UserError
 from robust_eval.experiment.models import Models
 from robust_eval.model.local.transformers_model import TransformersModel
-from robust_eval.rewriter.base import FATES, FOUND
+from robust_eval.rewriter.base import FATES, MODEL_REWRITES
 from robust_eval.runtime.process import Stopwatch
 from robust_eval.tracking.result import Result
 
@@ -58,8 +58,8 @@ def written(ask: Ask) -> tuple[Result, Path]:
 def test_what_a_model_offers_is_written_down_with_its_replies(written: tuple[Result, Path]):
     result, folder = written
     found, replies = (pq.read_table(folder / name) for name in ("rewrites.parquet", "rewriting.parquet"))
-    assert (found.schema, replies.schema) == (FOUND, SCHEMA)
-    assert (found, replies) == (result.rewritten.found, result.rewritten.replies)
+    assert (found.schema, replies.schema) == (MODEL_REWRITES, SCHEMA)
+    assert (found, replies) == (result.rewritten.model_rewrites, result.rewritten.replies)
     ids = [question.id for question in result.questions]
     kept = [(row["question_id"], row["attempt"], row["text"]) for row in found.to_pylist() if row["fate"] == "kept"]
     lacking = [q for q in ids if sum(row[:2] == (q, 0) for row in kept) < 2]

@@ -243,7 +243,9 @@ def test_rewrites_are_asked_for_of_the_questions_taken_alone(server: ScriptedSer
     assert server.answer.rewritten == dict.fromkeys(taken, 1)
     assert server.answer.numbers == taken
     assert all(len(question.rewrites) == 2 for question in result.questions)
-    assert result.rewritten.found["question_id"].to_pylist() == [q.id for q in result.questions for _ in range(2)]
+    assert result.rewritten.model_rewrites["question_id"].to_pylist() == [
+        q.id for q in result.questions for _ in range(2)
+    ]
     assert len(json.loads((folder / "summary.json").read_text())) > 20
 
 

@@ -16,7 +16,7 @@ from robust_eval.model.local.sentences import sentence_transformer
 from robust_eval.normalization import normal_form
 from robust_eval.prompt.prompt import rewriting_prompt
 from robust_eval.question import Question
-from robust_eval.rewriter.base import FATES, FOUND, Rewritten
+from robust_eval.rewriter.base import FATES, MODEL_REWRITES, Rewritten
 from robust_eval.rewriter.llm import Llm
 from robust_eval.store.answer_rows import answers_key
 
@@ -81,7 +81,7 @@ def rewrites(result: Rewritten) -> dict[str, tuple[str, ...]]:
 
 
 def fates(result: Rewritten) -> list[tuple[str, str]]:
-    return [(row["text"], row["fate"]) for row in result.found.to_pylist()]
+    return [(row["text"], row["fate"]) for row in result.model_rewrites.to_pylist()]
 
 
 def cosine(one: str, other: str) -> float:
@@ -117,7 +117,7 @@ OFFERED = [
 @pytest.mark.parametrize("drift", ["flag", "drop"])
 def test_what_becomes_of_everything_that_is_offered(drift: str):
     result, _ = played(Llm(MODEL, rewrites=3, drift=drift), EMMA, emma=[FIRST, SECOND])
-    assert result.found.schema == FOUND
+    assert result.model_rewrites.schema == MODEL_REWRITES
     expected = []
     for attempt, text, *fate in OFFERED:
         row = {"question_id": "emma", "question": EMMA.text, "attempt": attempt, "text": text}
@@ -126,7 +126,7 @@ def test_what_becomes_of_everything_that_is_offered(drift: str):
         row["cosine"] = pytest.approx(cosine(EMMA.text, text), abs=1e-5) if compared else None
         row["drifted"] = text == "How deep is the sea?" if compared else None
         expected.append(row)
-    assert result.found.to_pylist() == expected
+    assert result.model_rewrites.to_pylist() == expected
     assert {row["fate"] for row in expected} <= set(FATES)
     kept = tuple(row["text"] for row in expected if row["fate"] == "kept")
     assert result.questions == [Question("emma", "Who wrote Emma?", ("Austen",), rewrites=kept)]
@@ -183,7 +183,11 @@ def test_a_question_is_asked_again_unless_a_filter_refuses_it(outcome: str, aske
     # whatever text comes with such an outcome is no list
     result, model = played(Llm(NOWHERE), EMMA, emma=[Told("1. By whom is Emma?", outcome)] * 3)
     assert model.asked == [["emma"]] * asked
-    assert (rewrites(result), result.found, result.replies.num_rows) == ({"emma": ()}, FOUND.empty_table(), asked)
+    assert (rewrites(result), result.model_rewrites, result.replies.num_rows) == (
+        {"emma": ()},
+        MODEL_REWRITES.empty_table(),
+        asked,
+    )
 
 
 def test_the_rewrites_of_a_question_that_a_filter_refuses_the_second_time_stay():
@@ -249,7 +253,7 @@ def test_the_last_item_of_a_list_that_was_too_long_is_cut_unless_it_ends_as_a_se
 
 def test_a_reply_without_rewrites_needs_no_sentence_model_and_one_with_them_names_what_is_missing():
     result, _ = played(Llm(NOWHERE, attempts=1), EMMA, emma=[Told("Sorry!")])
-    assert result.found.num_rows == 0
+    assert result.model_rewrites.num_rows == 0
     with pytest.raises(UserError) as problem:
         played(Llm(NOWHERE), EMMA, emma=[numbered("By whom is Emma?")])
     assert str(problem.value).startswith(
@@ -335,7 +339,7 @@ def test_kept_rewrites_are_other_wordings_and_every_item_has_one_fate(emma, othe
         forms = list(map(normal_form, kept))
         assert len(set(forms)) == len(forms) <= most
         assert normal_form(question.text) not in forms
-        rows = [row for row in result.found.to_pylist() if row["question_id"] == name]
+        rows = [row for row in result.model_rewrites.to_pylist() if row["question_id"] == name]
         asked = sum(name in names for names in model.asked)
         items = [item for given, outcome in offered[name][:asked] if outcome == "ok" for item in given]
         assert [row["text"] for row in rows] == items

@@ -9,7 +9,7 @@ from scipy import stats
 
 from robust_eval.metric.metric_spec import MetricSpec
 from robust_eval.report.wording import few
-from robust_eval.rewriter.base import FOUND
+from robust_eval.rewriter.base import MODEL_REWRITES
 from robust_eval.runs.comparison import compare
 from robust_eval.runtime.parquet_files import read_parquet, write_parquet
 from robust_eval.stats.interval import degenerate_interval, mean_bounds, paired_share_bounds
@@ -285,7 +285,9 @@ def test_rewrites_by_a_model_are_paired_if_their_texts_are_the_same(tmp_path):
             for folder, words in (("small", "A, then?"), ("large", text)):
                 fates = [{"question_id": "a", "question": "a?", "attempt": 0, "text": words, "fate": "kept"}]
                 fates.append(fates[0] | {"text": folder, "fate": "echo"})
-                write_parquet(pa.Table.from_pylist(fates, FOUND), each.graded.parents[1] / folder / "rewrites.parquet")
+                write_parquet(
+                    pa.Table.from_pylist(fates, MODEL_REWRITES), each.graded.parents[1] / folder / "rewrites.parquet"
+                )
             return each
 
         return write
