@@ -4,7 +4,7 @@ import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -48,56 +48,19 @@ from robust_eval.store.stored_model import StoredModel
 log = logging.getLogger(__name__)
 
 
-class AnswerSource(Protocol):
-    """Source of a run's answers: a :class:`SampledSource`, or a file of recorded answers.
-
-    Of the usable questions, the candidates have baseline answers; by these, questions are selected, and each sampler
-    has answers to the selected ones.
-    """
-
-    @property
-    def baseline_name(self) -> str:
-        """Name of the baseline answers in log messages."""
-
-    @property
-    def profile_sentence(self) -> str:
-        """Sentence on what a profile leaves out because the model lacks it; empty in any other run."""
-
-    @property
-    def early_stopping(self) -> Mapping[str, EarlyStopping]:
-        """Early-stopping rule of each sampler that has one."""
-
-    def conditions(self) -> Mapping[str, Conditions]:
-        """Return the conditions of the answers of each sampler."""
-
-    def usable_questions(self, questions: Sequence[Question]) -> list[Question]:
-        """Return the questions that the source can answer; UserError if it does not fit them."""
-
-    def candidates(self, questions: Sequence[Question]) -> list[Question]:
-        """Return the questions that may be selected; NothingKeptError if there are none."""
-
-    def baseline(self, questions: Sequence[Question]) -> pa.Table:
-        """Return the baseline answers to these questions, possibly none."""
-
-    def select(self, questions: Sequence[Question], baseline: pa.Table) -> list[Question]:
-        """Select questions by their graded baseline answers; NothingKeptError if none is left."""
-
-    def largest_selection(self, questions: Sequence[Question]) -> list[Question]:
-        """Return the largest possible selection of these questions."""
-
-    def answers(self, questions: Sequence[Question], baseline: pa.Table) -> dict[str, Answers]:
-        """Return the answers of each sampler to the selected questions."""
-
-    def identity(self) -> dict[str, Any]:
-        """Return the metadata of the source, for the record."""
-
-
 UNANSWERABLE_STAGE = "answers to unanswerable questions"
 """Name of these answers in progress bars, logs and plans."""
 RELIABILITY = "reliability"
 """Name of the metric with which a profile asks them."""
 PLURALITY_DRAWS = 5
 """Number of draws whose most frequent answer replaces the greedy one of a model without temperature 0."""
+
+
+class UnanswerableQuestions(NamedTuple):
+    """Questions without an answer, and the name of the sampler that asks them."""
+
+    sampler: str
+    questions: Sequence[Question]
 
 
 @dataclass(frozen=True)
@@ -125,7 +88,7 @@ class SampledSource:
     """Samplers that select questions and ask nothing else: those of temperatures, for a model without."""
     profile_sentence: str = ""
     """Sentence on what a profile leaves out because the model lacks it; empty in any other run."""
-    unanswerable: "UnanswerableQuestions | None" = None
+    unanswerable: UnanswerableQuestions | None = None
     """Questions that a profile asks besides its facts; None in any other run."""
 
     @property
@@ -282,6 +245,12 @@ class SampledSource:
         return [*self.only_selecting.values(), *self.samplers.values()]
 
 
+AnswerSource = SampledSource | RecordedAnswers
+"""Source of a run's answers. Of the usable questions, the candidates have baseline answers; by these, questions are
+selected, and each sampler has answers to the selected ones.
+"""
+
+
 def answer_source(
     recorded: RecordedAnswers | None,
     samplers: Mapping[str, Sampler],
@@ -339,13 +308,6 @@ def answer_source(
             *(name, PLURALITY_DRAWS),
         )
     return source, metrics
-
-
-class UnanswerableQuestions(NamedTuple):
-    """Questions without an answer, and the name of the sampler that asks them."""
-
-    sampler: str
-    questions: Sequence[Question]
 
 
 def _unanswerable(source: SampledSource, metrics: Mapping[str, Metric]) -> UnanswerableQuestions | None:

@@ -35,6 +35,7 @@ from robust_eval.runtime.parquet_files import read_parquet
 from robust_eval.runtime.process import Stopwatch
 from robust_eval.runtime.text import duration
 from robust_eval.sampler.base import REASONING, TURN
+from robust_eval.sampler.recorded_answers import RecordedAnswers
 from robust_eval.store.answer_rows import answers_key
 from robust_eval.store.stored_model import NotStoredError, StoredModel
 from robust_eval.tracking.flat_settings import read_settings
@@ -189,7 +190,7 @@ def _verdicts_on(
 
 
 def _judge_stages_of_recorded(
-    source: AnswerSource,
+    source: RecordedAnswers,
     reply_grader: ReplyGrader,
     questions: Sequence[Question],
     clusters: Mapping[str, Aggregator],
