@@ -88,9 +88,9 @@ def _server_warnings(result: Result) -> Iterator[Caution]:
                 f"The system_fingerprint of {server} changed: {abbreviated_list(fingerprints)}.",
                 f"{replies.capitalize()} may differ for that reason; set store.folder to a new folder, then rerun.",
             )
-    if result.repeated:
+    if equal := result.equal_replies_in_a_row:
         yield Caution(
-            f"All replies to {result.repeated:,} questions in a row are equal at the highest temperature: no fact can "
+            f"All replies to {equal:,} questions in a row are equal at the highest temperature: no fact can "
             "break if a server repeats itself.",
             "If the model cannot be that certain, turn off greedy decoding and the cache of replies at the server, "
             "and set store.folder to a new folder.",

@@ -106,7 +106,7 @@ class Result:
         counts |= {f"outcomes.{outcome}": sum(each[outcome] for each in by_sampler) for outcome in OUTCOMES}
         counts["replies.cut"] = sum(map(_cut, self.graded_by_sampler.values()))
         counts["replies.uncertain"] = sum(map(_uncertain, self.all_graded.values()))
-        counts |= {"questions.equal_in_a_row": self.repeated} if self.repeated else {}
+        counts |= {"questions.equal_in_a_row": self.equal_replies_in_a_row} if self.equal_replies_in_a_row else {}
         for prefix, served in self.served.items():
             stage = {"rewriter.": "rewriting", "grader.": "verdicts"}.get(prefix, "replies")
             counts |= {f"{stage}.{column}s": len(names) for column, names in served.items() if len(names) > 1}
@@ -139,7 +139,7 @@ class Result:
         return "most frequent answer" if is_voted else "greedy answer"
 
     @cached_property
-    def repeated(self) -> int:
+    def equal_replies_in_a_row(self) -> int:
         """Number of consecutive questions with equal replies of a server at the highest temperature; 0 if small."""
         served = "loaded.server" in self.description
         number = equal_in_a_row(self.graded_by_sampler, [question.id for question in self.kept]) if served else 0
