@@ -297,7 +297,7 @@ def answer_source(
             for key in samplers
             if key not in rules and not reasons_for_full_sampling(key, samplers, metrics, uses_judge)
         ],
-        only_selecting=own.selecting if own else {},
+        only_selecting=own.only_selecting if own else {},
         profile_sentence=sentence,
     )
     if own is not None or joins(choose_samplers(metrics, samplers)):

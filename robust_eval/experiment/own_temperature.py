@@ -31,7 +31,7 @@ class OwnTemperatureProfile(NamedTuple):
 
     samplers: dict[str, Sampler]
     metrics: dict[str, Metric]
-    selecting: dict[str, Sampler]
+    only_selecting: dict[str, Sampler]
     sentence: str
 
 
@@ -47,24 +47,24 @@ def own_temperature_profile(
     if not (supported.default_only and swept and metrics.keys() >= {*METHODS}):
         return None
     chosen, missing = {**metrics}, {"temperature": "it needs several"}
-    own = {key: at_temperatures(sampler, [DEFAULT_TEMPERATURE]) for key, sampler in samplers.items()}
+    at_default = {key: at_temperatures(sampler, [DEFAULT_TEMPERATURE]) for key, sampler in samplers.items()}
     if not any(sampler.axis == REASONING for sampler in samplers.values()):
         if reason := _without_effort(model, supported):
             missing[_PERTURBATIONS[REASONING]] = reason
         else:
-            thinking = Thinking(budgets=[*_EFFORTS], prompts=next(iter(own.values())).prompts)
-            own[THINKING] = at_temperatures(thinking.of_model(THINKING, True, model.name), [DEFAULT_TEMPERATURE])
+            thinking = Thinking(budgets=[*_EFFORTS], prompts=next(iter(at_default.values())).prompts)
+            at_default[THINKING] = at_temperatures(thinking.of_model(THINKING, True, model.name), [DEFAULT_TEMPERATURE])
             chosen[THINKING] = ReasoningBudget()
-    asking = {key: sampler for key, sampler in own.items() if key not in swept}
-    if not asking:
+    perturbing = {key: sampler for key, sampler in at_default.items() if key not in swept}
+    if not perturbing:
         return None
-    if not any(sampler.axis == TURN for sampler in asking.values()) and not model.service_limits().chat:
+    if not any(sampler.axis == TURN for sampler in perturbing.values()) and not model.service_limits().chat:
         missing[_PERTURBATIONS[TURN]] = "it needs model.prompt_style=chat"
-    names = dict.fromkeys(_PERTURBATIONS[each.axis] for each in asking.values() if each.axis in _PERTURBATIONS)
+    names = dict.fromkeys(_PERTURBATIONS[each.axis] for each in perturbing.values() if each.axis in _PERTURBATIONS)
     return OwnTemperatureProfile(
-        asking,
-        {name: chosen[name] for name in choose_available_samplers(chosen, asking)},
-        {key: own[key] for key in own if key in swept},
+        perturbing,
+        {name: chosen[name] for name in choose_available_samplers(chosen, perturbing)},
+        {key: at_default[key] for key in at_default if key in swept},
         f"{model.name} accepts no temperature: the profile uses {', '.join(names)}, at the model's own temperature, "
         f"and leaves out {', '.join(f'{name} ({reason})' for name, reason in missing.items())}.",
     )

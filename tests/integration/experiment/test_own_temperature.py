@@ -140,7 +140,7 @@ def test_what_a_profile_leaves_out_is_said_with_the_reason(overrides: list[str],
     assert own is not None
     assert own.sentence.endswith(f"{left_out}.")
     assert "frs" not in own.metrics
-    assert [*own.selecting] == ["temperature_sweep"]
+    assert [*own.only_selecting] == ["temperature_sweep"]
     assert own_temperature_profile(config.sampler, config.metric, config.model, Temperatures()) is None
     only = {"certainty": config.metric["certainty"]}
     assert own_temperature_profile(config.sampler, only, config.model, supported) is None
