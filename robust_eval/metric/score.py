@@ -191,21 +191,16 @@ class Metric(Protocol):
     ('trial', True)
     """
 
-    @property
-    def axis(self) -> str:
-        """Axis along which answers must vary for the metric: temperature | rewrite | trial |
-        order | turn | reasoning.
-        """
-
-    @property
-    def other_axes(self) -> Sequence[str]:
-        """Axes of a conversation's turns or of reasoning whose answers the metric reads as well; by default none."""
-        return ()
-
-    @property
-    def needs_clusters(self) -> bool:
-        """True if the metric reads which answers mean the same; by default False."""
-        return False
+    axis: str
+    """Axis along which answers must vary for the metric: temperature | rewrite | trial | order | turn | reasoning."""
+    other_axes: Sequence[str] = ()
+    """Axes of a conversation's turns or of reasoning whose answers the metric reads as well."""
+    needs_clusters: bool = False
+    """True if the metric reads which answers mean the same."""
+    specs: Sequence[MetricSpec] = ()
+    """Specs of its metrics; none before they are there."""
+    curves: Sequence[MetricSpec] = ()
+    """Those of the specs that are curves over the temperature."""
 
     @property
     def top_logprobs(self) -> int:
@@ -218,16 +213,6 @@ class Metric(Protocol):
         default None: it reads all answers.
         """
         return None
-
-    @property
-    def specs(self) -> Sequence[MetricSpec]:
-        """Specs of its metrics; by default none before they are there."""
-        return ()
-
-    @property
-    def curves(self) -> Sequence[MetricSpec]:
-        """Those of the specs that are curves over the temperature; by default none."""
-        return ()
 
     def specs_under(self, sampler: Sampler) -> Sequence[MetricSpec]:
         """Return the specs that a run with this sampler can have, by default all ``specs``; those beyond ``specs``

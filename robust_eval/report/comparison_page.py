@@ -95,7 +95,7 @@ def _ranked(compared: Comparison, ranking: Ranking, folder: Path) -> list[dict[s
             "letters": letters,
             "address": _address(Cell("", page=compared.measurements[index].page), folder),
         }
-        for index, letters in ranking.ranked
+        for index, letters in ranking.letters.items()
     ]
 
 

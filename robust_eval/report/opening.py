@@ -20,20 +20,13 @@ SHARED_LETTER = "Runs that share a letter cannot be distinguished."
 NOT_FIRMER = "their scores say nothing about which model is firmer."
 
 
-class Ranked(NamedTuple):
-    """Measurement in a ranking: its index in the comparison, and the letters of its significance groups."""
-
-    measurement: int
-    letters: str
-
-
 class Ranking(NamedTuple):
-    """Measurements by one metric, the best first, and a sentence on them; those that share a letter cannot be
-    distinguished.
+    """Measurements by one metric, the best first, and a sentence on them: by their index in the comparison, the letters
+    of their significance groups. Those that share a letter cannot be distinguished.
     """
 
     sentence: str
-    ranked: list[Ranked]
+    letters: dict[int, str]
 
 
 def opening(compared: Comparison) -> tuple[list[str], list[Ranking]]:
@@ -184,13 +177,12 @@ def letters(compared: Comparison) -> dict[int, str]:
     metric = next(iter(metrics), None)
     if not whole or metric is None or any(pair.unjudged for pair in compared.pairs):
         return {}
-    ranked, _ = _ranked(compared, metric, compared.pairs)
-    return {each.measurement: each.letters for each in ranked}
+    return _ranked(compared, metric, compared.pairs)[0]
 
 
-def _ranked(compared: Comparison, metric: str, pairs: Sequence[Pair]) -> tuple[list[Ranked], list[list[int]]]:
-    """Rank measurements by their mean difference from the others, each on the questions that both have; return also the
-    significance groups.
+def _ranked(compared: Comparison, metric: str, pairs: Sequence[Pair]) -> tuple[dict[int, str], list[list[int]]]:
+    """Rank measurements by their mean difference from the others, each on the questions that both have; return the
+    letters of each, and the significance groups.
     """
     members = sorted({place for pair in pairs for place in (pair.first, pair.second)})
     spec = compared.spec(metric)
@@ -203,11 +195,9 @@ def _ranked(compared: Comparison, metric: str, pairs: Sequence[Pair]) -> tuple[l
     members.sort(key=lambda place: -sum(lead[place]) / len(lead[place]))
     different = [(pair.first, pair.second) for pair in pairs if pair.is_significant]
     groups = compact_letter_display(members, different)
-    ranked = [
-        Ranked(place, "".join(_letter(rank) for rank, group in enumerate(groups) if place in group))
-        for place in members
-    ]
-    return ranked, groups
+    signs = [chr(ord("a") + rank) if rank < 26 else f"({rank + 1})" for rank in range(len(groups))]
+    pairs_of_sign = list(zip(signs, groups, strict=True))
+    return {place: "".join(sign for sign, group in pairs_of_sign if place in group) for place in members}, groups
 
 
 def _ranking(compared: Comparison, metric: str, pairs: Sequence[Pair]) -> Ranking:
@@ -230,8 +220,3 @@ def _ranking(compared: Comparison, metric: str, pairs: Sequence[Pair]) -> Rankin
         f"is below {LEVEL:g} after Holm's correction for all pairs and the 95 % interval excludes 0."
     )
     return Ranking(text, ranked)
-
-
-def _letter(rank: int) -> str:
-    """Return a, b, …, z, and then numbers in brackets."""
-    return chr(ord("a") + rank) if rank < 26 else f"({rank + 1})"

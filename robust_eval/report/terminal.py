@@ -6,7 +6,7 @@ from pathlib import Path
 from shlex import quote
 
 import pyarrow.compute as pc
-from rich.console import JustifyMethod, OverflowMethod
+from rich.console import JustifyMethod
 from rich.table import Table as RichTable
 
 from robust_eval.metric.presentation import Cell, Table
@@ -90,12 +90,12 @@ def print_tables(score: Score, console: Console) -> None:
         console.print(note)
 
 
-def printed(table: Table, overflow: OverflowMethod = "fold", min_width: int | None = None) -> RichTable:
+def printed(table: Table, min_width: int | None = None) -> RichTable:
     """Return a table for the console; ``min_width`` is that of its first column."""
     rich_table = titled(table.title)
     for column, name in enumerate(table.header):
         justify: JustifyMethod = "left" if column < table.names else "right"
-        rich_table.add_column(name, justify=justify, overflow=overflow, min_width=None if column else min_width)
+        rich_table.add_column(name, justify=justify, overflow="fold", min_width=None if column else min_width)
     for row in table.rows:
         rich_table.add_row(*("\n".join(filter(None, [cell.value, cell.interval])) for cell in row))
     return rich_table

@@ -28,16 +28,9 @@ def question_statuses(result: Result) -> list[str]:
     :data:`WHY_NOT`.
     """
     kept_ids = {question.id for question in result.kept}
-    columns = ("question_id", "correct", "exact", "outcome")
-    greedy = {question_id: answer for question_id, *answer in rows(result.graded_baseline, *columns)}
-    return [
-        _status(question.id in kept_ids, *greedy.get(question.id, (None, None, None))) for question in result.questions
-    ]
-
-
-def _status(is_kept: bool, correct: bool | None, exact: bool | None, outcome: str | None) -> str:
-    if outcome is None:
-        return "kept" if is_kept else "not kept, not asked"
-    if not is_kept and correct and not exact:
-        return "not kept, no exact match"
-    return f"{'kept' if is_kept else 'not kept'}, {verdict(correct, outcome)}"
+    statuses = {each.id: "kept" if each.id in kept_ids else "not kept, not asked" for each in result.questions}
+    for name, correct, exact, outcome in rows(result.graded_baseline, "question_id", "correct", "exact", "outcome"):
+        is_kept = name in kept_ids
+        answer = "no exact match" if not is_kept and correct and not exact else verdict(correct, outcome)
+        statuses[name] = f"{'kept' if is_kept else 'not kept'}, {answer}"
+    return [statuses[question.id] for question in result.questions]

@@ -271,8 +271,6 @@ def labels_to_halve(labels: int, width: float, width_of_all: float) -> float:
     (``width_of_all``), and a rest that falls with one over the labels. inf where half lies below what labels can do;
     NaN where there is no interval, or one without an end.
 
-    Examples
-    --------
     >>> labels_to_halve(100, 0.2, 0.0), labels_to_halve(100, 0.2, 0.12)
     (400, inf)
     """

@@ -17,8 +17,6 @@ def pearson(x: Floats, y: Floats) -> float:
 def spearman(x: Floats, y: Floats) -> float:
     """Return Spearman's ρ, with ties at their mean rank; NaN if one side does not vary.
 
-    Examples
-    --------
     >>> round(spearman(np.array([1.0, 2.0, 2.0, np.inf]), np.array([4.0, 3.0, 3.0, 0.0])), 4)
     -1.0
     """

@@ -44,8 +44,6 @@ def mean_bounds(
     ``groups`` and ``level`` are those of that function. NaN without any value, and without limits where all are alike;
     ValueError where all are alike and outside the limits.
 
-    Examples
-    --------
     >>> [round(bound, 3) for bound in mean_bounds(np.zeros(29), SHARE)]
     [0.0, 0.119]
     >>> [round(bound, 3) for bound in mean_bounds(np.array([0.2, 0.4, 0.5, 0.9]), SHARE)]
@@ -90,8 +88,6 @@ def paired_share_bounds(
     Tango's interval alone is passed by a rare event in up to 5.2 % of cases for 2.5 %. With ``groups`` Student's
     quantile takes the place of the normal one; where all differences are alike, each group counts as one question.
 
-    Examples
-    --------
     >>> [round(bound, 3) for bound in paired_share_bounds(np.repeat([1.0, -1.0, 0.0], [12, 2, 36]))]
     [0.06, 0.345]
     """

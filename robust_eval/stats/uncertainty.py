@@ -145,8 +145,8 @@ def error_ranking(uncertainty: ArrayLike, correct: ArrayLike, groups: ArrayLike 
     """
     data = _ordered(uncertainty, correct)
     n, wrong = len(data.wrong), data.wrong
+    undefined = JointMetric(UNDEFINED, np.full(len(data.defined), np.nan))
     if not n:
-        undefined = JointMetric(UNDEFINED, np.full(len(data.defined), np.nan))
         return ErrorRanking(undefined, undefined, undefined, undefined)
     labels = None if groups is None else np.asarray(groups)[data.defined]
 
@@ -165,7 +165,6 @@ def error_ranking(uncertainty: ArrayLike, correct: ArrayLike, groups: ArrayLike 
     area, of_area = _area(data)
     aurc = joint(area, of_area, _SHARE)
     if not errors or not right:
-        undefined = JointMetric(UNDEFINED, np.full(len(data.defined), np.nan))
         return ErrorRanking(undefined, undefined, aurc, undefined)
     value = _auroc(data)
     less_certain = errors - data.wrong_before - data.wrong_in / 2

@@ -228,8 +228,6 @@ def exact_variance(right: ArrayLike, squared_error: ArrayLike = 0.0) -> Variance
     It is what :func:`drawn_variance` tends to with more and more answers after each trace. Where probabilities are
     estimated, the square of their standard error (n, K) is taken off what lies between traces, and added within.
 
-    Examples
-    --------
     >>> exact_variance([[0.0, 0.5]])
     Variance(between=array([0.125]), within=array([0.125]))
     """

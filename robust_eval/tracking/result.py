@@ -203,27 +203,26 @@ def by_question(questions: Sequence[Question], selected: Sequence[Question], sco
 
 def _outcomes(table: pa.Table) -> dict[str, float]:
     """Count the answers of each outcome."""
-    weights, outcomes = reply_weights(table), table["outcome"]
-    return {
-        outcome: float(weights[pc.equal(outcomes, outcome).to_numpy(zero_copy_only=False)].sum())
-        for outcome in OUTCOMES
-    }
+    return {outcome: _weight(table, pc.equal(table["outcome"], outcome)) for outcome in OUTCOMES}
+
+
+def _weight(table: pa.Table, chosen: pa.ChunkedArray) -> float:
+    """Return the sum of the weights of the chosen answers."""
+    return float(reply_weights(table)[chosen.fill_null(False).to_numpy(zero_copy_only=False).astype(bool)].sum())
 
 
 def _cut(table: pa.Table) -> float:
     """Count the replies truncated by the length limit; NaN without finish reasons."""
     if table["finish_reason"].null_count == table.num_rows:
         return math.nan
-    cut = pc.fill_null(pc.equal(table["finish_reason"], "length"), False)
-    return float(reply_weights(table)[cut.to_numpy(zero_copy_only=False)].sum())
+    return _weight(table, pc.equal(table["finish_reason"], "length"))
 
 
 def _uncertain(table: pa.Table) -> float:
     """Count the replies with an uncertain verdict; NaN if uncertainty is not recorded."""
     if table.num_rows and table["uncertain"].null_count == table.num_rows:
         return math.nan
-    uncertain = pc.fill_null(table["uncertain"], False).to_numpy(zero_copy_only=False)
-    return float(reply_weights(table)[uncertain.astype(bool)].sum())
+    return _weight(table, table["uncertain"])
 
 
 def _sum(table: pa.Table, column: str) -> float:
