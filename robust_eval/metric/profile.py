@@ -188,18 +188,12 @@ def profile(questions: Sequence[Question], scores: Mapping[str, Score], seed: in
     its answers under repetition, their error rate, and how many answered nothing. Where there are answers at several
     temperatures, those nearest to 1 count.
 
-    ``profile.robust`` is the share of questions that withstand all three: unbroken, right in every wording, right in
-    every repetition (a reply that answers nothing is not right); without FRS ``profile.robust_at_own`` is that of those
-    that withstand the other two. ``profile.spearman.*`` are rank correlations over the
-    questions that have all values, with bootstrap intervals where there are ten or more and nearly all resamples have a
-    correlation; entropy is high where FRS is low, so those with it are below 0 if the methods agree. All three methods
-    draw answers at some temperature, and the question as it stands is one of its wordings: some agreement is of that.
-    ``profile.robust_to_order`` is the share, of questions with choices, of those that are robust and right in every
-    order, ``profile.robust_to_pushback`` of those that are robust and withstand all pushback, and
-    ``profile.robust_to_all``, where there are other methods, of those that are robust and that none of them breaks.
-    ``profile.first.*`` are the shares of facts that each perturbation breaks first
-    (:func:`~robust_eval.metric.profile.first_failure`). Table ``profile`` has a row for each question. ``chosen`` is a
-    sentence on the choice of perturbations, for people.
+    A question is robust that is unbroken, right in every wording, and right in every repetition (a reply that answers
+    nothing is not right); without FRS the other two suffice. Rank correlations are over the questions that have all
+    values, with bootstrap intervals where there are ten or more and nearly all resamples have a correlation; those with
+    the entropy, which is high where FRS is low, are below 0 if the methods agree. Some agreement is of answers at one
+    temperature, and of the question as it stands, which is one of its wordings (docs/profile.md). Table ``profile`` has
+    a row for each question. ``chosen`` is a sentence on the choice of perturbations, for people.
     """
     groups = question_groups(questions)
     score = Score(question_ids=[question.id for question in questions], specs=SPECS, settings={"chosen": chosen})

@@ -13,7 +13,7 @@ from robust_eval.answer import at_temperature, filtered, rows, temperatures_of
 from robust_eval.metric.certainty_metric import INVALID_LABEL, labelled_replies
 from robust_eval.metric.frs_metric import FactualRobustness
 from robust_eval.metric.greedy import greedy_verdicts
-from robust_eval.metric.metric_spec import RUN, MetricSpec, nearest_to_one, share_spec
+from robust_eval.metric.metric_spec import RUN, MetricSpec, nearest_to_one
 from robust_eval.metric.score import Measured, Metric, Score, count_defined, grid, question_groups
 from robust_eval.model.logprobs import is_whole
 from robust_eval.question import Question
@@ -60,42 +60,38 @@ TARGETS = ("baseline", "majority")
 _LEAST = f"{LEAST_SURE:.0%}".replace("%", " %")
 
 
+_METRICS: dict[str, tuple[str, dict[str, Any]]] = {
+    "prr": ("prediction rejection ratio", {"more_is_better": True}),
+    "aurc": ("area under risk-coverage", {"more_is_better": False}),
+    "caught": (f"errors in the least sure {_LEAST}", {"more_is_better": True}),
+    **{
+        f"coverage_{risk}": (f"coverage at {risk} % errors", {"limits": SHARE, "more_is_better": True, "mean": False})
+        for risk in RISKS
+    },
+    "brier": ("Brier score", {"limits": SHARE, "more_is_better": False}),
+    "ece": ("calibration error", {"more_is_better": False, "mean": False}),
+    "ece_corrected": ("calibration error, corrected", {"more_is_better": False, "mean": False}),
+}
+"""Metrics of every score besides AUROC: the beginning of the label, and fields of the spec."""
+_OF_PROBABILITIES = ("brier", "ece", "ece_corrected")
+
+
 def specs_of(name: str) -> dict[str, MetricSpec]:
     """Return the specs of a score's metrics, by the metric."""
-    label, of = SCORES[name].label, f"uncertainty.{{}}.{name}".format
-    specs = {
-        "auroc": MetricSpec(
-            of("auroc"),
-            f"ranking of errors (AUROC), {label}",
-            more_is_better=True,
-            primary=name in _LEADING,
-            short=f"AUROC, {label}" if name in _LEADING else "",
-            explained="AUROC is the probability that a wrong answer is less certain than a right one (0.5: chance).",
-        ),
-        "prr": MetricSpec(of("prr"), f"prediction rejection ratio, {label}", more_is_better=True, shown=RUN),
-        "aurc": MetricSpec(of("aurc"), f"area under risk-coverage, {label}", more_is_better=False, shown=RUN),
-        "caught": MetricSpec(
-            of("caught"), f"errors in the least sure {_LEAST}, {label}", more_is_better=True, shown=RUN
-        ),
+    label, is_leading = SCORES[name].label, name in _LEADING
+    auroc = MetricSpec(
+        f"uncertainty.auroc.{name}",
+        f"ranking of errors (AUROC), {label}",
+        more_is_better=True,
+        primary=is_leading,
+        short=f"AUROC, {label}" if is_leading else "",
+        explained="AUROC is the probability that a wrong answer is less certain than a right one (0.5: chance).",
+    )
+    return {"auroc": auroc} | {
+        key: MetricSpec(f"uncertainty.{key}.{name}", f"{words}, {label}", shown=RUN, **fields)
+        for key, (words, fields) in _METRICS.items()
+        if key not in _OF_PROBABILITIES or SCORES[name].probability
     }
-    specs |= {
-        f"coverage_{risk}": MetricSpec(
-            of(f"coverage_{risk}"),
-            f"coverage at {risk} % errors, {label}",
-            limits=SHARE,
-            more_is_better=True,
-            shown=RUN,
-            mean=False,
-        )
-        for risk in RISKS
-    }
-    if SCORES[name].probability:
-        specs["brier"] = share_spec(of("brier"), f"Brier score, {label}", more_is_better=False, shown=RUN)
-        specs |= {
-            key: MetricSpec(of(key), f"{words}, {label}", more_is_better=False, shown=RUN, mean=False)
-            for key, words in (("ece", "calibration error"), ("ece_corrected", "calibration error, corrected"))
-        }
-    return specs
 
 
 SPECS: tuple[MetricSpec, ...] = tuple(spec for name in SCORES for spec in specs_of(name).values())

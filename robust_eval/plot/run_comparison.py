@@ -35,7 +35,6 @@ from robust_eval.question import QUESTION_TYPES
 from robust_eval.runs.figure_data import FigureData
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import Floats, Limits
-from robust_eval.stats.significance import Difference
 
 Curves = Mapping[str, Mapping[float, Estimate]]
 """Label of each measurement, and its estimates by temperature or by d."""
@@ -103,18 +102,14 @@ def most_robust_by_type(axes: Axes, shares: Mapping[str, Mapping[str, Estimate]]
     _legend(axes)
 
 
-def differences(axes: Axes, comparisons: Mapping[str, Difference], label: str, title: str) -> None:
-    """Draw paired differences with their 95 % intervals, one below the other, and the line of no difference.
-
-    ``comparisons`` is in the order from the top; ``label`` says what is subtracted.
+def intervals(
+    axes: Axes, estimates: Mapping[str, Estimate], label: str, title: str, are_differences: bool = False
+) -> None:
+    """Draw estimates with their 95 % intervals, one below the other, in the order from the top, each under its name;
+    with those of differences the line of none.
     """
-    axes.axvline(0, color=GREY, linewidth=1)
-    estimates = {name: Estimate(each.value, each.low, each.high) for name, each in comparisons.items()}
-    intervals(axes, estimates, label, title)
-
-
-def intervals(axes: Axes, estimates: Mapping[str, Estimate], label: str, title: str) -> None:
-    """Draw estimates with their 95 % intervals, one below the other, in the order from the top, each under its name."""
+    if are_differences:
+        axes.axvline(0, color=GREY, linewidth=1)
     value, errors = values_and_whiskers(estimates.values())
     axes.errorbar(value, np.arange(len(estimates)), xerr=errors, fmt="o", color=BLUE, markersize=5, capsize=2)
     _label_rows(axes, list(estimates), label, title)

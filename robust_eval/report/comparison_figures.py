@@ -187,12 +187,14 @@ def _differences(compared: Comparison) -> Iterator[Drawing]:
             continue
         largest = sorted(pairs, key=lambda pair: -abs(pair.differences[name].value))[:MAX_PAIRS]
         differences = {
-            f"{names[pair.first]} − {names[pair.second]}": pair.differences[name] for pair in pairs if pair in largest
+            f"{names[pair.first]} − {names[pair.second]}": Estimate(*pair.differences[name][3:])
+            for pair in pairs
+            if pair in largest
         }
         label = compared.words(name)
         limited = f", the {len(largest)} largest of {len(pairs)}" if len(largest) < len(pairs) else ""
         caption = f"Paired differences: {label}{limited}"
-        draw = _bind(plot.differences, differences, f"first minus second: {label}", caption)
+        draw = _bind(plot.intervals, differences, f"first minus second: {label}", caption, True)
         yield Drawing(f"differences{f'_{number}' if number > 1 else ''}", "", caption, draw)
 
 

@@ -1,14 +1,15 @@
 """Settings in which runs differ, and their meaning for a comparison."""
 
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from robust_eval.runs.finished_runs import FinishedRun, setting_value, settings_that_count
 
 _SCORING = ("metric", "metric.", "grader.", "reader.", "aggregator.", "question_types", "labels")
 """Prefixes of the settings that determine scores, and not answers."""
-_COUNT_SETTINGS = (".trials", ".rewrites")
-"""Suffixes of the settings for the number of answers to each question."""
+_COUNT_SETTINGS = ("*.trials", "*.rewrites")
+"""Patterns of the settings for the number of answers to each question."""
 _TRUNCATION = (
     *("preset", "top_k", "top_p", "min_p", "top_a", "top_n_sigma", "tfs_z", "typical", "typical_p"),
     *("epsilon_cutoff", "eta_cutoff"),
@@ -17,12 +18,12 @@ _TRUNCATION = (
 TRUNCATED = "truncation removes the tail that high temperatures draw from, so the runs do not measure the same thing."
 _CAUTIONS = {
     "Servers": ("model.base_url",),
-    "Restrictions of replies to letters": (".structured",),
-    "Prompts": ("model.prompt_style", "model.chat_template.", ".prompts"),
+    "Restrictions of replies to letters": ("*.structured",),
+    "Prompts": ("model.prompt_style", "model.chat_template.*", "*.prompts"),
     "Number formats": ("model.dtype",),
-    "Length limits": (".max_new_tokens", "model.max_completion_tokens"),
+    "Length limits": ("*.max_new_tokens", "model.max_completion_tokens"),
 }
-"""Other settings that move metrics by themselves: a label, and names, endings (.x) or beginnings (x.) of settings."""
+"""Other settings that move metrics by themselves: a label, and patterns of their names."""
 
 Differing = Mapping[str, Sequence[Any]]
 """Settings in which runs differ, with the value of each run; None if it has no such setting."""
@@ -67,7 +68,7 @@ def contrast(one: FinishedRun, other: FinishedRun) -> Contrast:
         shared = one.greedy.keys() & other.greedy.keys()
         same = all(one.greedy[name].text == other.greedy[name].text for name in shared)
         return Contrast("scored" if same else "other", settings)
-    if all(name.endswith(_COUNT_SETTINGS) for name in settings):
+    if all(_matches(name, _COUNT_SETTINGS) for name in settings):
         return Contrast("number", settings)
     return Contrast("other", settings)
 
@@ -91,23 +92,20 @@ def cautions(runs: Sequence[FinishedRun]) -> list[str]:
     sentences = []
     if numbers := _differing_values(runs, _COUNT_SETTINGS):
         sentences.append(f"The number of answers per question differs ({numbers}), which alone changes metrics.")
-    for subject, names in _CAUTIONS.items():
-        if values := _differing_values(runs, names):
+    for subject, patterns in _CAUTIONS.items():
+        if values := _differing_values(runs, patterns):
             sentences.append(f"{subject} differ ({values}): this may explain part of a difference.")
     return sentences
 
 
-def _differing_values(runs: Sequence[FinishedRun], names: Sequence[str]) -> str:
+def _differing_values(runs: Sequence[FinishedRun], patterns: Sequence[str]) -> str:
     """Return the values of the matching settings of any sampler; empty if all runs agree, or some have none."""
     texts = []
     for run in runs:
-        matching = {name: value for name, value in settings_that_count(run).items() if _matches(name, names)}
+        matching = {name: value for name, value in settings_that_count(run).items() if _matches(name, patterns)}
         texts.append(", ".join(dict.fromkeys(map(str, matching.values()))))
     return " against ".join(dict.fromkeys(texts)) if all(texts) and len(set(texts)) > 1 else ""
 
 
-def _matches(setting: str, names: Sequence[str]) -> bool:
-    ends, begins = (tuple(name for name in names if name.startswith(".") == end) for end in (True, False))
-    return setting.endswith(ends) or any(
-        setting == name or (name.endswith(".") and setting.startswith(name)) for name in begins
-    )
+def _matches(setting: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(setting, pattern) for pattern in patterns)

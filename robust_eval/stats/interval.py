@@ -61,7 +61,7 @@ def mean_bounds(
     return max(mean - quantile * error, limits[0]), min(mean + quantile * error, limits[1])
 
 
-def share_bounds(share: float, n: int, error: float, quantile: float) -> tuple[float, float]:
+def share_bounds(share: float, n: float, error: float, quantile: float) -> tuple[float, float]:
     """Return Wilson's score interval of a ``share`` of ``n`` questions, from −``quantile`` to ``quantile``.
 
     The effective number of questions follows from the standard ``error`` of the share: at most n, and n for an error of
@@ -76,7 +76,11 @@ def share_bounds(share: float, n: int, error: float, quantile: float) -> tuple[f
     >>> [round(bound, 3) for bound in share_bounds(0.4, 50, 0.0, NORMAL_95)]
     [0.276, 0.538]
     """
-    return _wilson(share, n if error <= 0 else min(n, share * (1 - share) / error**2), quantile)
+    number = n if error <= 0 else min(n, share * (1 - share) / error**2)
+    squared = quantile**2
+    middle = (share * number + squared / 2) / (number + squared)
+    half = quantile * math.sqrt(share * (1 - share) * number + squared / 4) / (number + squared)
+    return max(middle - half, 0.0), min(middle + half, 1.0)
 
 
 def paired_share_bounds(
@@ -287,14 +291,7 @@ def wilson(part: float, whole: float) -> tuple[float, float]:
     >>> [round(bound, 3) for bound in wilson(483, 500)]
     [0.946, 0.979]
     """
-    return _wilson(part / whole, whole, NORMAL_95) if whole else (math.nan, math.nan)
-
-
-def _wilson(share: float, number: float, quantile: float) -> tuple[float, float]:
-    squared = quantile**2
-    middle = (share * number + squared / 2) / (number + squared)
-    half = quantile * math.sqrt(share * (1 - share) * number + squared / 4) / (number + squared)
-    return max(middle - half, 0.0), min(middle + half, 1.0)
+    return share_bounds(part / whole, whole, 0.0, NORMAL_95) if whole else (math.nan, math.nan)
 
 
 def independent(n: int, groups: ArrayLike | None) -> int:
