@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from robust_eval.dataset.record import Record
 from robust_eval.error import UserError, first_line
-from robust_eval.runtime.files import json_line, parsed_json, regular, text_lines
+from robust_eval.runtime.files import json_lines, parsed_json, regular, text_lines
 from robust_eval.runtime.parquet_files import refuse_bomb
 
 KINDS = (".json", ".jsonl", ".csv", ".tsv", ".parquet", ".label")
@@ -66,9 +66,7 @@ def _json(file: Path, encoding: str) -> Iterator[Record]:
     except ValueError:
         of_lines = False
     if of_lines:
-        for number, line in text_lines(file, encoding):
-            if line.strip():
-                yield _record(json_line(line, f"{file}, line {number}"))
+        yield from (_record(entry) for _, _, entry in json_lines(file, encoding=encoding))
         return
     whole = "".join(line for _, line in text_lines(file, encoding))
     try:

@@ -46,7 +46,7 @@ from robust_eval.stats.correction import corrected_mean
 from robust_eval.stats.entropy import answer_entropy
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import SHARE, Floats, bootstrap, drop_degenerate, mean_bounds, share_of
-from robust_eval.stats.reliability import Robustness, cronbach_interval, guessing, question_robustness
+from robust_eval.stats.reliability import cronbach_interval, guessing, question_robustness
 
 _KAPPA = (-math.inf, 1.0)
 """Range of κ and α: at most 1, without a lower bound."""
@@ -131,50 +131,6 @@ COMPLETE_ONLY = ("plurality", "worst", "best")
 MIN_QUESTIONS = 2
 """Minimum number of completely labelled questions, for the standard error of these metrics."""
 NOT_COMPLETE = "needs questions with a label for every answer (label --by question)"
-
-
-def rater_correction(
-    questions: Sequence[Question],
-    graded: pa.Table,
-    by_grader: Sequence[tuple[float, Robustness[Floats]]],
-    by_people: Sequence[tuple[float, Robustness[Floats]]],
-) -> Correction:
-    """Return the corrected metrics by temperature.
-
-    ``by_grader`` and ``by_people`` hold the metrics of each question at each temperature, the latter where all its
-    raters are labelled; NaN elsewhere.
-    """
-    correction = Correction(specs=DECLARED)
-    is_original = (graded["rewrite"].to_numpy() == 0) & (graded["trial"].to_numpy() == 0)
-    original = np.where(is_original, verdicts(graded), np.nan)
-    add_corrected_curve(
-        correction, "agreement.corrected.accuracy", "agreement.accuracy", questions, graded, judged=original
-    )
-    add_corrected_curve(correction, "agreement.corrected.difficulty", "agreement.difficulty", questions, graded)
-    for name in COMPLETE_ONLY:
-        curve = {}
-        for (t, judged), (_, people) in zip(by_grader, by_people, strict=True):
-            judged_values, people_values = getattr(judged, name), getattr(people, name)
-            labelled = int(np.count_nonzero(~np.isnan(judged_values) & ~np.isnan(people_values)))
-            if labelled < MIN_QUESTIONS:
-                correction.uncorrected[point(f"agreement.{name}", t)] = NOT_COMPLETE
-                continue
-            corrected = point(f"agreement.corrected.{name}", t)
-            people_values = np.where(np.isnan(judged_values), np.nan, people_values)
-            curve[t] = corrected_mean(judged_values, people_values, questions=units(questions))
-            correction.of[corrected], correction.labels[corrected] = point(f"agreement.{name}", t), labelled
-        if curve:
-            correction.curves[f"agreement.corrected.{name}"] = curve
-    return correction
-
-
-def completely_labelled(graded: pa.Table) -> pa.Table:
-    """Return the answers with their human labels as verdicts, if their question is completely labelled; no verdict
-    elsewhere.
-    """
-    whole = graded[HUMAN_LABEL_WHOLE].to_pylist()
-    right = pa.array([None if label in (None, -1) else bool(label) for label in whole], pa.bool_())
-    return graded.set_column(graded.schema.get_field_index("correct"), "correct", right)
 
 
 _NUMBERS = {label: number for number, label in enumerate((*LETTERS, ABSTENTION))}
@@ -290,16 +246,35 @@ class AnswerAgreement(Metric):
 
     def corrected(self, questions: Sequence[Question], measured: Measured, seed: int) -> Correction:
         """Return the corrected accuracy of raters, and the other metrics of completely labelled questions."""
-
-        def right(graded: pa.Table) -> list[tuple[float, Robustness[Floats]]]:
-            estimates = []
-            for t in temperatures_of(measured.graded):
-                raters = self.raters(questions, graded, t)
-                estimates.append((t, question_robustness(raters.correct, raters.ensemble)))
-            return estimates
-
-        graded = measured.graded
-        return rater_correction(questions, graded, right(graded), right(completely_labelled(graded)))
+        graded, correction = measured.graded, Correction(specs=DECLARED)
+        is_original = (graded["rewrite"].to_numpy() == 0) & (graded["trial"].to_numpy() == 0)
+        original = np.where(is_original, verdicts(graded), np.nan)
+        add_corrected_curve(
+            correction, "agreement.corrected.accuracy", "agreement.accuracy", questions, graded, judged=original
+        )
+        add_corrected_curve(correction, "agreement.corrected.difficulty", "agreement.difficulty", questions, graded)
+        whole = [None if each in (None, -1) else bool(each) for each in graded[HUMAN_LABEL_WHOLE].to_pylist()]
+        labelled = graded.set_column(graded.schema.get_field_index("correct"), "correct", pa.array(whole, pa.bool_()))
+        robustness = {
+            t: [
+                question_robustness(raters.correct, raters.ensemble)
+                for raters in (self.raters(questions, each, t) for each in (graded, labelled))
+            ]
+            for t in temperatures_of(graded)
+        }
+        for name in COMPLETE_ONLY:
+            for t, of_both in robustness.items():
+                judged, people = (getattr(each, name) for each in of_both)
+                people = np.where(np.isnan(judged), np.nan, people)
+                number, of = int(np.count_nonzero(~np.isnan(people))), point(f"agreement.{name}", t)
+                if number < MIN_QUESTIONS:
+                    correction.uncorrected[of] = NOT_COMPLETE
+                    continue
+                corrected = f"agreement.corrected.{name}"
+                mean = corrected_mean(judged, people, questions=units(questions))
+                correction.curves.setdefault(corrected, {})[t] = mean
+                correction.of[point(corrected, t)], correction.labels[point(corrected, t)] = of, number
+        return correction
 
     def raters(self, questions: Sequence[Question], graded: pa.Table, temperature: float) -> Raters:
         """Return the raters' answers at one temperature."""

@@ -57,13 +57,13 @@ SCORES = {
 _LEADING = ("answer_entropy", "greedy_surprisal")
 """Scores that stand where there is room for few metrics."""
 TARGETS = ("baseline", "majority")
-_LEAST = f"{LEAST_SURE:.0%}".replace("%", " %")
+LEAST = f"{LEAST_SURE:.0%}".replace("%", " %")
 
 
 _METRICS: dict[str, tuple[str, dict[str, Any]]] = {
     "prr": ("prediction rejection ratio", {"more_is_better": True}),
     "aurc": ("area under risk-coverage", {"more_is_better": False}),
-    "caught": (f"errors in the least sure {_LEAST}", {"more_is_better": True}),
+    "caught": (f"errors in the least sure {LEAST}", {"more_is_better": True}),
     **{
         f"coverage_{risk}": (f"coverage at {risk} % errors", {"limits": SHARE, "more_is_better": True, "mean": False})
         for risk in RISKS

@@ -42,7 +42,6 @@ from robust_eval.stats.estimate import UNDEFINED, Estimate, bounds, interval, wi
 from robust_eval.stats.frs import factual_robustness_score
 from robust_eval.stats.interval import Floats
 from robust_eval.stats.significance import LEVEL, holm
-from robust_eval.stats.uncertainty import LEAST_SURE
 from robust_eval.stats.variance import VarianceComponents
 
 EARLY_STOPPING_NOTE = (
@@ -338,13 +337,12 @@ def uncertainty(score: Score, questions: Sequence[Question]) -> Presentation:
         ]
         return presentation
     presentation.tables = [_table_of_scores(score, names)]
-    least_sure = f"{LEAST_SURE:.0%}".replace("%", " %")
     caught = score.formatted(specs["caught"], ".0%").replace("%", " %")
     presentation.sentence = (
         f"{at_words(t)}: wrong {answers} are less certain than right ones with a probability (AUROC) of "
         f"{score.formatted(specs['auroc'], '.2f')}, by {about.label}."
     )
-    presentation.claims = [f"The {least_sure} of answers that it is least sure of contain {caught} of its errors"]
+    presentation.claims = [f"The {errors_by.LEAST} of answers that it is least sure of contain {caught} of its errors"]
     anchors = [
         (0.5, "an uncertainty that carries no information"),
         (1.0, "one that is larger for every wrong answer than for any right one"),
@@ -358,7 +356,7 @@ def _table_of_scores(score: Score, names: Sequence[str]) -> Table:
     forms = {
         "auroc": ("AUROC", ".3f"),
         "prr": ("PRR", ".3f"),
-        "caught": (f"errors in the least sure {LEAST_SURE:.0%}".replace("%", " %"), ".0%"),
+        "caught": (f"errors in the least sure {errors_by.LEAST}", ".0%"),
         "coverage_10": ("coverage at 10 %", ".0%"),
         "ece_corrected": ("ECE, corrected", ".3f"),
     }

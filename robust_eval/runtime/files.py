@@ -104,12 +104,14 @@ def _decoded(raw: io.BufferedReader, encoding: str, label: object) -> Iterator[t
             raise UserError(f"{label}, line {number}: not {name} ({reason}){hint}") from problem
 
 
-def json_lines(file: Path, label: object = None, **settings: Any) -> Iterator[tuple[str, str, Any]]:
+def json_lines(
+    file: Path, label: object = None, encoding: str = "utf-8", **settings: Any
+) -> Iterator[tuple[str, str, Any]]:
     """Yield the position of each non-empty line (as text for messages), the line, and its parsed JSON.
 
     The ``settings`` are those of ``json.loads``. UserError as of :func:`text_lines`, and for a line with broken JSON.
     """
-    for number, line in text_lines(file, label=label):
+    for number, line in text_lines(file, encoding, label):
         if line.strip():
             where = f"{file if label is None else label}, line {number}"
             yield where, line, json_line(line, where, **settings)
