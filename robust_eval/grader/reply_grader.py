@@ -18,12 +18,13 @@ from robust_eval.question import LETTERS, Question
 from robust_eval.reader.base import Reader, read
 
 _MARKS = r"[(\[{*_`\"'\s]*"
+_MARKS_IN_LINE = r"(?:[(\[{*_`\"']|[^\S\n])*"
 _NUMBER = r"(?P<number>1[0-3]|[1-9])"
 _AS_A_SIGN = [
     re.compile(pattern)
     for pattern in (
-        rf"(?m)^{_MARKS}{_NUMBER}(?=[)\].:*_`\"'\s]*$)",  # a line that is the number
-        rf"(?m)^{_MARKS}{_NUMBER}(?=[*_`]*[)\]:]|[*_`]*\.(?!\d))",  # a line that begins with it: "2) metre"
+        rf"(?m)^{_MARKS_IN_LINE}{_NUMBER}(?=[)\].:*_`\"'\s]*$)",  # a line that is the number
+        rf"(?m)^{_MARKS_IN_LINE}{_NUMBER}(?=[*_`]*[)\]:]|[*_`]*\.(?!\d))",  # a line that begins with it: "2) metre"
         rf"(?i:\b(?:answer|choice|option|number)\b\s*(?:number\s*)?(?:is\s*:?|:)?)\s*{_MARKS}{_NUMBER}(?=[)\].:*_`\"',;]*(?:\s*$|\s*\n|[)\].,;:](?!\d)))",
         rf"\\boxed\{{\s*(?:\\text\{{)?{_NUMBER}(?=\s*\}})",
     )

@@ -10,7 +10,8 @@ _MARK = re.compile(
 """A mark that a chat template writes between the turns of a conversation."""
 _ROLE = re.compile(r"\A\s*(?:assistant|model)\s*(?=\n|<\|)|\A\s*ASSISTANT:\s*")
 _ANOTHER_TURN = re.compile(
-    r"^[#*\s]*(?:(?:Question|Q|Frage|Pregunta|问题)\s*\d*\s*[:：]|(?:User|Human|USER|HUMAN)\s*:|Instruction\s*:)", re.M
+    r"^(?:[#*]|[^\S\n])*(?:(?:Question|Q|Frage|Pregunta|问题)\s*\d*\s*[:：]|(?:User|Human|USER|HUMAN)\s*:|Instruction\s*:)",
+    re.M,
 )
 """The first line of a turn that is not the model's: it wrote on where it should have ended."""
 _PRIVATE_USE = re.compile("[\ue000-\uf8ff]")

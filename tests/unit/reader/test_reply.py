@@ -29,6 +29,12 @@ def test_a_model_that_repeats_itself_to_the_end_is_read_all_the_same(repeated: s
     assert ReplyReader().read(reply, FRANCE).answer.startswith(repeated)
 
 
+def test_a_reply_of_line_breaks_alone_is_read_all_the_same():
+    breaks = "\n" * 60_000
+    assert ReplyReader().read(breaks, FRANCE).answer == ""
+    assert ReplyReader().read(f"Paris{breaks}Question: What is the capital of Italy?", FRANCE).answer == "Paris"
+
+
 @pytest.mark.parametrize("reader", [ReplyReader(), FirstLineReader()])
 @pytest.mark.parametrize(("reply", "reason"), cases(__file__, "a_reply_without_an_answer_has_a_reason"))
 def test_a_reply_without_an_answer_has_a_reason(reader: ReplyReader | FirstLineReader, reply: str, reason: str):
