@@ -168,7 +168,7 @@ def collected_answers(model: str, task: str, answers: Sequence[LoggedAnswer]) ->
         if trial and answer.temperature == 0:
             left_out += 1
             continue
-        scores = {f"{SCORE}{name}": value for name, value in answer.scores.items()}
+        scores = {f"{SCORE}{printable(name)}": value for name, value in answer.scores.items()}
         condition_columns = {"question_id": question.id, "rewrite": answer.rewrite, "temperature": answer.temperature}
         rows.append(condition_columns | {"trial": trial, "text": answer.text, **answer.columns, **scores})
     columns = {}

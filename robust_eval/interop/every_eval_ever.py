@@ -36,7 +36,7 @@ def read_every_eval_ever(file: Path, records: Sequence[Path]) -> Iterator[Logged
     for line, _, record in json_lines(file):
         sample_id = of_kind(record, "sample_id", str, line)
         where = f"{line}, sample {sample_id}"
-        result = record.get("evaluation_result_id")
+        result = of_kind(record, "evaluation_result_id", str, where, "")
         evaluation = of_kind(record, "evaluation_id", str, where)
         temperature = temperatures.get((evaluation, result), temperatures.get((evaluation, None), DEFAULT_TEMPERATURE))
         mark = _mark(record, where)
@@ -69,7 +69,7 @@ def read_every_eval_ever(file: Path, records: Sequence[Path]) -> Iterator[Logged
             where=where,
             request=RequestSettings((("user", str(request.get("formatted") or text)),)),
             columns=columns,
-            scores={str(result or "score"): float(score)} if has_score else {},
+            scores={result or "score": float(score)} if has_score else {},
         )
         yield marked(answer, mark)
 
@@ -100,7 +100,7 @@ def _temperatures(records: Sequence[Path]) -> Iterator[tuple[tuple[str, Any], fl
             if isinstance(t, int | float) and t >= 0:
                 evaluation = of_kind(record, "evaluation_id", str, str(file))
                 yield (evaluation, None), float(t)
-                yield (evaluation, result.get("evaluation_result_id")), float(t)
+                yield (evaluation, of_kind(result, "evaluation_result_id", str, str(file), "")), float(t)
 
 
 SCHEMA_VERSION = "0.3.0"

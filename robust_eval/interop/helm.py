@@ -71,7 +71,7 @@ def read_helm(file: Path) -> Iterator[LoggedAnswer]:
         if not completions:
             yield logged(text=None, columns={"outcome": "error"})
         for each in completions:
-            yield logged(text=str(each.get("text") or ""), columns=_columns(each, where))
+            yield logged(text=of_kind(each, "text", str, where, ""), columns=_columns(each, where))
 
 
 def _question(state: Any, instance: Any, text: str, where: str) -> Question:

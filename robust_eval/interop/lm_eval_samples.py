@@ -258,6 +258,6 @@ def _scores(record: Any, task: _Task, where: str) -> dict[str, float]:
         own_filter = next((str(each.get("filter")) for each in filters if each.get("name") == name), None)
         if "majority_vote" in own_filter if own_filter is not None else name != "none":
             return {}
-    metrics = [metric for metric in record.get("metrics") or [] if isinstance(metric, str)]
+    metrics = [metric for metric in of_kind(record, "metrics", list, where, []) if isinstance(metric, str)]
     values = {metric: record.get(metric) for metric in metrics}
     return {f"{metric},{name}": float(v) for metric, v in values.items() if isinstance(v, bool | int | float)}

@@ -161,7 +161,7 @@ def _measured(name: str, log: Collected, scorer: str | None) -> MeasuredRun:
     described: dict[str, Sequence[Any]] = {column: [""] * len(log.questions) for column in DESCRIBING}
     described |= {
         "question_id": [each.id for each in log.questions],
-        "question": [each.title for each in log.questions],
+        "question": [printable(each.title) for each in log.questions],
         "kept": [True] * len(log.questions),
         KEY: ["" if scorer is not None else each.key for each in log.questions],
     }

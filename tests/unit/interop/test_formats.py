@@ -165,6 +165,14 @@ def test_broken_lines_are_named(tmp_path: Path, lines: list[object], said: str):
     assert said in str(caught.value)
 
 
+def test_a_completion_of_helm_that_is_no_object_is_named(tmp_path: Path):
+    broken = state("id1", "Capital of Italy?")
+    broken["result"]["completions"] = [None]
+    scenario = {"adapter_spec": {"model": "org/m"}, "request_states": [broken]}
+    with pytest.raises(UserError, match="instance id1: expected an object with 'text', got None"):
+        collect([written(tmp_path / "scenario_state.json", scenario)])
+
+
 def test_files_of_no_harness_are_none(tmp_path: Path):
     answers = written(tmp_path / "answers.jsonl", {"question_id": "a", "text": "b"})
     assert harness_of(answers) is None

@@ -45,6 +45,13 @@ def documents(
     return file
 
 
+def test_half_a_character_in_a_question_is_printed_as_an_escape(tmp_path: Path):
+    file = documents(tmp_path / "one", lambda number: [f"Item {number}"])
+    file.write_text(file.read_text().replace("number 7?", "\\ud83d?"))
+    baseline, _, _ = logs_as_runs(str(file), str(file))
+    assert baseline.run.questions["question"][7].as_py() == "What is \\ud83d?"
+
+
 def test_a_scorer_of_both_logs_gives_the_verdicts(tmp_path: Path):
     one = documents(tmp_path / "one", lambda number: [f"Item {number}"], temperature=0)
     other = documents(tmp_path / "other", lambda number: [f"Item {number}" if number > 9 else "no"], temperature=0)
