@@ -291,25 +291,25 @@ class TransformersModel(LanguageModel):
 
     def _enumerated_completions(self, request: Request, enumerated: Enumerated, prompt_tokens: int) -> list[Completion]:
         temperatures = enumerated.curve.temperatures.tolist()
-        at_one, *columns = (temperatures.index(temperature) for temperature in (1.0, *request.temperatures))
+        columns = [temperatures.index(temperature) for temperature in (1.0, *request.temperatures)]
         completions = []
         for trial, answers in enumerate(enumerated.answers):
-            weights = answers.weight.tolist()
-            if not any(weights[column] > 0 for column in columns):
+            _, *weights = answers.weight[columns].tolist()
+            if not any(weights):
                 continue
             text, answer_tokens = self.texts.read(answers.tokens, request.first_line)
-            logprobs = answers.logprobs.T.tolist()
-            for temperature, column in zip(request.temperatures, columns, strict=True):
-                if weights[column] > 0:
+            at_one, *logprobs = answers.logprobs[:, columns].T.tolist()
+            for temperature, weight, sampled in zip(request.temperatures, weights, logprobs, strict=True):
+                if weight > 0:
                     completions.append(
                         Completion(
                             temperature=temperature,
                             trial=trial,
                             text=text,
-                            weight=weights[column],
+                            weight=weight,
                             token_ids=list(answers.tokens),
-                            token_logprobs=logprobs[at_one],
-                            sampling_logprobs=logprobs[column],
+                            token_logprobs=at_one,
+                            sampling_logprobs=sampled,
                             top_logprobs=None,
                             answer_tokens=answer_tokens,
                             finish_reason=answers.finish_reason,
