@@ -9,6 +9,10 @@ from robust_eval.model.model_config import ModelConfig
 from robust_eval.model.reply_tables import ReplyTables
 from robust_eval.runtime.console import progress
 
+ATTEMPTS = 3
+"""Maximum number of attempts at a block or a part in other processes; then the answers of a block are errors, which the
+next run requests again."""
+
 
 class AdaptiveRequests(Protocol):
     """Requests that depend on the answers to others."""

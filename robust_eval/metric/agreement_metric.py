@@ -163,8 +163,6 @@ class AnswerAgreement(Metric):
     missing: str = "pairwise"
     """pairwise: a question is scored by its available raters; drop_question: a question without all of them is
     dropped."""
-    draws: int = 1000
-    """Random mappings of labels into categories over which kappa is averaged."""
 
     axis = "rewrite"
     specs = curves = SPECS
@@ -176,8 +174,6 @@ class AnswerAgreement(Metric):
             raise ValueError(f"categories must be raters, observed or a whole number above 0, not {self.categories}")
         if self.missing not in ("pairwise", "drop_question"):
             raise ValueError(f"missing must be pairwise or drop_question, not {self.missing}")
-        if self.draws < 1:
-            raise ValueError(f"draws must be at least 1, not {self.draws}")
 
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
         """Raise UserError unless each question has at least two raters, and a finite number."""
@@ -382,7 +378,7 @@ class AnswerAgreement(Metric):
         incomplete = np.isnan(raters.correct).any(axis=1)
         kappas = {name: Estimate(math.nan) for name in ("kappa", "kappa_free")}
         if rated.any():
-            kappa = remapped_kappa(counts, categories, self.draws, seed)
+            kappa = remapped_kappa(counts, categories, seed=seed)
             off = kappa - float(expected(agreeing, same, one_hot))  # by the mappings drawn
             low, high = bounds(expected, mapped(same, one_hot), agreeing, same, one_hot)
             kappas["kappa"] = Estimate(kappa, low + off, high + off)

@@ -14,7 +14,7 @@ from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from robust_eval.answer import EXACT_CURVES, SCHEMA, rows
-from robust_eval.engine.base import AdaptiveRequests, adaptive_progress
+from robust_eval.engine.base import ATTEMPTS, AdaptiveRequests, adaptive_progress
 from robust_eval.engine.ray.shared_rate_limiter import MAX_CALLS, RateLimiterActor
 from robust_eval.engine.ray.worker import Block, Outcome, ReplyBytes, Worker, streamed
 from robust_eval.error import UserError
@@ -28,17 +28,14 @@ LOST = "its process or machine was lost"
 
 
 class PendingBlocks:
-    """Blocks of requests until the missing ones are answered, or given up after ``attempts`` attempts.
+    """Blocks of requests until the missing ones are answered, or given up after :data:`ATTEMPTS` attempts.
 
     ``wanted`` are the requests that are still missing, with their cached conditions.
     """
 
-    def __init__(
-        self, blocks: Sequence[Sequence[Request]], requests: Sequence[Request], missing: Set[Item], attempts: int
-    ) -> None:
+    def __init__(self, blocks: Sequence[Sequence[Request]], requests: Sequence[Request], missing: Set[Item]) -> None:
         self.wanted = {request.item: request for request in requests if request.item in missing}
         self._left = {n: block for n, block in enumerate(blocks) if any(each.item in missing for each in block)}
-        self._attempts = attempts
         self._failures: Counter[int] = Counter()
         self._problems: dict[int, str] = {}
         self._given_up: dict[int, str] = {}
@@ -84,7 +81,7 @@ class PendingBlocks:
         reasons = dict.fromkeys(self._problems[number] for number in self._left)
         for number in list(self._left):
             self._failures[number] += 1
-            if self._failures[number] == self._attempts:
+            if self._failures[number] == ATTEMPTS:
                 self._given_up[number] = self._problems[number]
                 del self._left[number]
         return "; ".join(reasons)
@@ -116,7 +113,6 @@ class Room(Protocol):
     num_cpus: int
     num_gpus: float
     block_size: int
-    attempts: int
 
     def room(self) -> int:
         """Return the number of actors that fit now."""
@@ -167,8 +163,8 @@ class Actors:
 
     def _answers(self, requests: Sequence[Request], missing: Set[Item], stage: str) -> Iterator[list[ReplyTables]]:
         division = self._divided(requests)
-        size, attempts, idle = self._engine.block_size, self._engine.attempts, 0
-        blocks = PendingBlocks(division.blocks, requests, missing, attempts)
+        size, idle = self._engine.block_size, 0
+        blocks = PendingBlocks(division.blocks, requests, missing)
         while blocks:
             before = len(blocks)
             try:
@@ -176,7 +172,7 @@ class Actors:
             except RayError as problem:  # of the cluster, not of a block
                 idle = 0 if len(blocks) < before else idle + 1
                 reason = _COLOURS.sub("", str(problem).strip().splitlines()[-1])
-                if idle == attempts:
+                if idle == ATTEMPTS:
                     raise UserError(f"Ray: {reason}; repeat the command to resume from the store") from problem
                 log.warning("%s: Ray: %s; the remaining blocks are sent again", stage, reason)
             else:
@@ -185,7 +181,7 @@ class Actors:
                     log.warning("%s: %d of %d blocks failed: %s", stage, left, before, reasons)
                     size = 1
         if lost := blocks.errors():
-            reason = f"failed {attempts} times: {blocks.given_up()}"
+            reason = f"failed {ATTEMPTS} times: {blocks.given_up()}"
             if len(lost) == len(requests):
                 raise UserError(f"{stage}: every prompt {reason}")
             log.warning("%s: %d of %d prompts %s", stage, len(lost), len(requests), reason)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from robust_eval.engine.base import ATTEMPTS
 from robust_eval.error import UserError, first_line
 from robust_eval.model.model_config import ModelConfig
 from robust_eval.runtime.console import progress, silence_tqdm
@@ -48,13 +49,10 @@ class Ray:
     """GPUs of each actor; above 0, a model with device=auto runs on a GPU."""
     block_size: int = 32
     """Minimum number of questions in a block for an actor. Answers do not depend on it."""
-    attempts: int = 3
-    """Maximum number of attempts at a block; after that its answers are errors, and the next run requests them
-    again."""
 
     def __post_init__(self) -> None:
         self._is_started = False
-        for name in ("actors", "num_cpus", "block_size", "attempts"):
+        for name in ("actors", "num_cpus", "block_size"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, not {value}")
@@ -104,11 +102,11 @@ class Ray:
             return run_sequentially(stage, work, shared, parts)
         try:
             self._connect()
-            room = self._room(num_gpus=0)
+            self._room(num_gpus=0)
         except UserError as problem:  # answers that have arrived can still be graded
             log.warning("%s: %s; this process does the work", stage, problem)
             return run_sequentially(stage, work, shared, parts)
-        return _run_as_tasks(stage, work, shared, parts, room, self.num_cpus, self.attempts)
+        return _run_as_tasks(stage, work, shared, parts, self.num_cpus)
 
     def _connect(self) -> None:
         """Start or join Ray, unless this process has done so."""
@@ -204,15 +202,9 @@ def _silence() -> Iterator[None]:
 
 
 def _run_as_tasks(
-    stage: str,
-    work: Callable[[Shared, Part], Done],
-    shared: Shared,
-    parts: Sequence[Part],
-    room: int,
-    num_cpus: int,
-    attempts: int,
+    stage: str, work: Callable[[Shared, Part], Done], shared: Shared, parts: Sequence[Part], num_cpus: int
 ) -> list[Done]:
-    """See :func:`robust_eval.runtime.parallel.run_parts`; ``room`` parts at a time, each on ``num_cpus`` CPUs.
+    """See :func:`robust_eval.runtime.parallel.run_parts`; each part runs on ``num_cpus`` CPUs.
 
     Ray reuses the processes of tasks, unlike those of actors: a loaded library or sentence model stays loaded. This
     process repeats failed parts. A UserError ends the work.
@@ -221,21 +213,15 @@ def _run_as_tasks(
     from ray.exceptions import RayError, RayTaskError
 
     remote: Any = ray.remote(_run_part)
-    task = remote.options(num_cpus=num_cpus, max_retries=attempts - 1)
+    task = remote.options(num_cpus=num_cpus, max_retries=ATTEMPTS - 1)
     inputs = ray.put((work, shared))  # once on each machine
-    waiting = list(reversed(range(len(parts))))
-    under_way: dict[Any, int] = {}
+    tasks = [task.remote(inputs, part, num_cpus) for part in parts]
     done: dict[int, Done] = {}
     failed: dict[int, str] = {}
     with progress(stage, total=len(parts), unit="parts", transient=True) as advance:
-        while waiting or under_way:
-            while waiting and len(under_way) < room:
-                number = waiting.pop()
-                under_way[task.remote(inputs, parts[number], num_cpus)] = number
-            (ready, *_), _ = ray.wait(list(under_way), num_returns=1)
-            number = under_way.pop(ready)
+        for number, each in enumerate(tasks):
             try:
-                done[number] = pickle.loads(ray.get(ready))
+                done[number] = pickle.loads(ray.get(each))
                 advance(1, "")
             except RayError as problem:
                 cause = problem.cause if isinstance(problem, RayTaskError) else problem

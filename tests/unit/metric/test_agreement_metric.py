@@ -562,10 +562,10 @@ def test_the_questions_of_each_scenario_have_their_kappa_and_alpha_where_there_a
     asked = [*free("q1", "q2"), choice("q3", 4), *free("q4"), choice("q5", 4), choice("q6", 3)]
     generator = random.Random(3)
     rows = {question.id: list(said(question.id, generator.choices("ABCA!", k=5), right="A")) for question in asked}
-    mixed = score(asked, *rows.values(), draws=20)
+    mixed = score(asked, *rows.values())
     for scenario in ("abstractive", "multiple_choice"):
         own = [question for question in asked if question.scenario == scenario]
-        alone = score(own, *(rows[question.id] for question in own), draws=20)
+        alone = score(own, *(rows[question.id] for question in own))
         names = [name for name in alone.curves if name not in {curve.rsplit(".t", 1)[0] for curve in alone.by_question}]
         assert {"agreement.kappa", "agreement.alpha", "agreement.count.unrated"} <= set(names)
         for name in names:

@@ -125,7 +125,7 @@ def test_a_block_that_fails_everywhere_becomes_errors_that_the_next_run_asks_aga
 ):
     requests, store = questions(10), ParquetStore(str(tmp_path / "store"))
     expected = ask(Local(threads=1), ScriptedModel(str(tmp_path / "local")), requests)
-    engine = InThisProcess(block_size=4, attempts=2)
+    engine = InThisProcess(block_size=4)
     losing.add("q8")
     with caplog.at_level(logging.INFO, "robust_eval"):
         table = ask(engine, ScriptedModel(str(tmp_path / "ray"), raises=("q3",)), requests, store)
@@ -136,10 +136,10 @@ def test_a_block_that_fails_everywhere_becomes_errors_that_the_next_run_asks_aga
     assert errors["question_id"].to_pylist() == [name for name in lost for _ in range(4)]
     assert (set(errors["outcome"].to_pylist()), set(errors["text"].to_pylist())) == ({"error"}, {""})
     assert caplog.messages[-1] == (
-        "test: 3 of 10 prompts failed 2 times: RuntimeError: no more; its process or machine was lost"
+        "test: 3 of 10 prompts failed 3 times: RuntimeError: no more; its process or machine was lost"
     )
     begun = [names for _, names in asked(tmp_path / "ray")]
-    assert [begun.count(names) for names in (["q2", "q3"], ["q3"], ["q6", "q7"])] == [1, 1, 1]  # q2 is kept
+    assert [begun.count(names) for names in (["q2", "q3"], ["q3"], ["q6", "q7"])] == [1, 2, 1]  # q2 is kept
     losing.clear()
     assert ask(engine, ScriptedModel(str(tmp_path / "again")), requests, store).equals(expected)
     assert [names for _, names in asked(tmp_path / "again")] == [["q3"], ["q8", "q9"]]
@@ -149,13 +149,13 @@ def test_a_block_that_fails_everywhere_becomes_errors_that_the_next_run_asks_aga
 @pytest.mark.parametrize(
     ("problem", "message"),
     [
-        ({"raises": ("q0", "q2")}, "test: every prompt failed 1 times: RuntimeError: no more"),
+        ({"raises": ("q0", "q2")}, "test: every prompt failed 3 times: RuntimeError: no more"),
         ({"unusable": "there is no such model"}, "there is no such model"),
     ],
 )
 def test_a_run_whose_every_question_fails_says_why(problem: dict[str, Any], message: str, tmp_path: Path):
     with pytest.raises(UserError, match=f"^{message}$"):
-        ask(InThisProcess(attempts=1), ScriptedModel(str(tmp_path / "ray"), **problem), questions(4))
+        ask(InThisProcess(), ScriptedModel(str(tmp_path / "ray"), **problem), questions(4))
 
 
 @pytest.fixture(scope="module")
