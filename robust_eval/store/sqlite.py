@@ -36,8 +36,6 @@ SQLITE_TIMEOUT = 60
 """Timeout, in seconds, for another program that has the file open in SQLite."""
 BATCH_SIZE = 500
 """Maximum number of entries in one query or transaction."""
-COLUMNS = {"format": "name", "entries": "id, key, value, checksum", "uses": "id, used_at"}
-"""Columns of the tables."""
 
 ERRORS = (sqlite3.DatabaseError, UnicodeDecodeError)
 """Exceptions from reading a damaged file; the latter if SQLite quotes it."""
@@ -127,34 +125,17 @@ def error_code(problem: sqlite3.Error, bits: int = 0xFF) -> int:
     return int(getattr(problem, "sqlite_errorcode", sqlite3.SQLITE_MISUSE)) & bits
 
 
-_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-"""Errors of a damaged file."""
-_PERHAPS_DAMAGE = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_FULL)
-"""Errors of a file with unreadable tables or a wrong size, and also of a wrong query or a full disk."""
+_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
+"""Errors of a damaged file; the last of its tables."""
 
 
-def damaged(file: Path, problem: sqlite3.DatabaseError | UnicodeDecodeError, read_only: bool) -> bool:
+def damaged(problem: sqlite3.DatabaseError | UnicodeDecodeError, read_only: bool) -> bool:
     """Return True if the file is damaged, rather than locked, full, unreachable or misused."""
     if isinstance(problem, UnicodeDecodeError | DamagedError):
         return True
     if error_code(problem) in _DAMAGE or error_code(problem, 0xFFFF) == sqlite3.SQLITE_IOERR_SHORT_READ:
         return True
-    if error_code(problem) == sqlite3.SQLITE_READONLY and not read_only:  # of a damaged header
-        return True
-    return error_code(problem) in _PERHAPS_DAMAGE and not _sound(file)
-
-
-def _sound(file: Path) -> bool:
-    """Return True if a check by SQLite finds no fault in the file."""
-    try:
-        with closing(connect(file)) as connection:
-            for name, columns in COLUMNS.items():
-                connection.execute(f"SELECT {columns} FROM {name} LIMIT 1").fetchall()
-            return bool(connection.execute("PRAGMA quick_check(1)").fetchall() == [(b"ok",)])
-    except UnicodeDecodeError:
-        return False
-    except sqlite3.Error as problem:
-        return error_code(problem) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    return error_code(problem) == sqlite3.SQLITE_READONLY and not read_only  # of a damaged header
 
 
 def rebuild(file: Path, problem: Exception) -> None:
@@ -437,7 +418,7 @@ class SqliteEntries(Entries):
 
     def _repair(self, problem: sqlite3.DatabaseError | UnicodeDecodeError) -> None:
         """Replace a damaged file by a new one with its readable entries; UserError if that fails."""
-        if not damaged(self._file, problem, self._read_only):
+        if not damaged(problem, self._read_only):
             raise UserError(f"store: {self._file} cannot be used: {problem}; {RESUME}") from problem
         if self._read_only:
             raise UserError(

@@ -22,7 +22,7 @@ import pytest
 from robust_eval.error import UserError
 from robust_eval.store import sqlite
 from robust_eval.store.base import NoStore
-from robust_eval.store.sqlite import BATCH_SIZE, FILE, SqliteEntries, SqliteStore
+from robust_eval.store.sqlite import BATCH_SIZE, FILE, SqliteStore
 
 PAGE = 4096
 MEGABYTE = 2**20
@@ -210,17 +210,6 @@ def test_an_interrupt_that_comes_while_a_transaction_begins_leaves_a_healthy_sto
             opened.put(NEW)
             assert dict(opened.get(list(ENTRIES | NEW))) == ENTRIES | NEW
     assert (warnings, set_aside(tmp_path)) == ([], [])
-
-
-@pytest.mark.parametrize("statement", ["BEGIN; BEGIN", "SELECT nothing FROM nowhere", "not SQL"])
-def test_a_mistake_of_ours_is_no_damage_to_the_file(tmp_path: Path, statement: str):
-    put(tmp_path, ENTRIES)
-    with SqliteStore(str(tmp_path)).open() as opened:
-        assert isinstance(opened, SqliteEntries)
-        with pytest.raises(UserError, match="cannot be used"):
-            opened._repairing(lambda: opened._connected.executescript(statement))
-    assert set_aside(tmp_path) == []
-    assert found(tmp_path, ENTRIES) == ENTRIES
 
 
 def test_a_store_whose_making_was_interrupted_is_made(tmp_path: Path):
