@@ -1,14 +1,10 @@
-"""Answers of a run that become traces in the tracker: a fair sample, in bounded and printable text."""
+"""Answers of a run that become traces in the tracker: a sample, in bounded and printable text."""
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from robust_eval.answer import SAMPLER, concat_by_sampler, rows, temperature_name
 from robust_eval.question import LETTERS, Question, seeded_rank
@@ -22,11 +18,11 @@ LONGEST = 2000
 
 
 def traced_answers(result: Result, limit: int, verdicts: Path) -> list[TracedAnswer]:
-    """Return at most ``limit`` graded answers (:func:`fair_sample`); ``verdicts`` is the file of a judge, if any."""
+    """Return at most ``limit`` graded answers (:func:`sampled_rows`); ``verdicts`` is the file of a judge, if any."""
     table = concat_by_sampler(result.all_graded)
     if not limit or not table.num_rows:
         return []
-    sample = table.take(pa.array(fair_sample(table, limit)))
+    sample = table.take(sampled_rows(table, limit))
     questions = {question.id: question for question in result.questions}
     judged: dict[tuple[str, str | None], str | None] = {}
     if verdicts.is_file():
@@ -35,30 +31,18 @@ def traced_answers(result: Result, limit: int, verdicts: Path) -> list[TracedAns
     return [_traced(row, questions[row["question_id"]], judged, result) for row in sample.to_pylist()]
 
 
-def fair_sample(table: pa.Table, limit: int) -> NDArray[np.intp]:
-    """Return the rows of at most ``limit`` answers with a sampler, in their order; deterministic.
+def sampled_rows(table: pa.Table, limit: int) -> list[int]:
+    """Return the rows of at most ``limit`` answers with a sampler, in their order.
 
-    Questions and conditions (sampler, temperature, wording) take turns together: answer n is that to question n modulo
-    their number, under condition n modulo theirs; after all such pairs the conditions are shifted by one. The order of
-    the questions depends on their ids alone, so that runs on the same data show the same ones. Of several answers to a
-    question under a condition the likelier and earlier come first.
+    They are a random sample of questions and conditions (sampler, temperature, wording), the same in all runs on the
+    same data. Of several answers to a question under a condition the likelier and earlier come first.
     """
-    columns = ["question_id", SAMPLER, "temperature", "rewrite", "form", "trial", "weight"]
-    frame = table.select(columns).to_pandas()
-    wording = frame["form"].fillna(frame["rewrite"].astype(str))
-    ids = sorted(frame["question_id"].unique(), key=lambda name: seeded_rank(0, name))
-    question = pd.Categorical(frame["question_id"], ids).codes.astype(np.intp)
-    groups = frame.groupby([frame[SAMPLER], frame["temperature"], wording], sort=False, dropna=False)
-    condition = groups.ngroup().to_numpy()
-    common = math.gcd(len(ids), groups.ngroups)
-    shift = (condition - question) % common
-    rounds = groups.ngroups // common  # through all questions, until a pair comes again
-    turn = (condition - question - shift) // common * pow(len(ids) // common, -1, rounds) % rounds
-    ordered = frame.assign(shift=shift, turn=turn, question=question)
-    ordered = ordered.sort_values(["weight", "trial"], ascending=[False, True])
-    repeated = ordered.groupby(["shift", "turn", "question"]).cumcount()
-    taken = ordered.assign(repeated=repeated).sort_values(["repeated", "shift", "turn", "question"]).index[:limit]
-    return np.sort(taken.to_numpy())
+    condition = ["question_id", SAMPLER, "temperature", "rewrite", "form"]
+    frame = table.select([*condition, "trial", "weight"]).to_pandas()
+    frame = frame.sort_values(["weight", "trial"], ascending=[False, True])
+    repeated = frame.groupby(condition, dropna=False).cumcount()
+    rank = [seeded_rank(0, *map(str, row)) for row in frame[condition].itertuples(index=False)]
+    return sorted(frame.assign(repeated=repeated, rank=rank).sort_values(["repeated", "rank"]).index[:limit])
 
 
 def _traced(
