@@ -285,17 +285,12 @@ class SqliteEntries(Entries):
         try:
             self._acquire()
             if self._connection is not None:
-                self._repairing(self._settle)
+                self._repairing(self._connection.rollback)  # of a transaction that an interrupt has left
                 if self._replaced():
                     self._repairing(self._reopen)
             yield
         finally:
             self._lock.release()
-
-    def _settle(self) -> None:
-        """End an open transaction that an interrupt has left."""
-        if self._connected.in_transaction:
-            self._connected.rollback()
 
     def _acquire(self) -> None:
         try:
