@@ -1,3 +1,4 @@
+import json
 import re
 from pathlib import Path
 from random import Random
@@ -89,15 +90,8 @@ def test_a_reply_is_right_where_the_grader_finds_it_right():
     assert rule.right("six\nfive") is False
 
 
-PIECES = [
-    *("", " ", ".", ",", ".5", ",000", "-", "'s", "(", " (", "_", "ſ", "\u0301"),
-    *("0", "1", "8", "08", "18", " 8", "1,8"),
-    *(" Eight", "eight", " EIGHT", " eighteen", " one", " hundred", " thousand", " a", " and", "ty", "teen", "th"),
-    *(" twenty", " U.", "S.", ".S.A", ".S.A.", "USA", " usa", "apple", " Apple", " apples", " K", "K.", "drachm", "a"),
-    *("and", "ae", "cafe", "\u0300 K", "K \u0300", " n", "²", " May", ",052", "52", " euro"),
-]
-WORDS = (("U.S.A.",), ("café",), ("K \u0300",), ("drachma", "drachmae"), ("K",), ("18 apples",), ("brain", "brains"))
-NUMBERS = (("8",), ("25",), ("52",), ("18", "eighteen"), ("28",), ("1008",), ("1000",), ("8.5",), ("-8",))
+LISTS = json.loads(Path(__file__).with_name("answer_matcher.json").read_text(encoding="utf-8"))
+PIECES, STARTS, WORDS, NUMBERS = (LISTS[name] for name in ("pieces", "starts", "words", "numbers"))
 
 
 @pytest.mark.parametrize("answers", [*WORDS, *NUMBERS], ids=lambda answers: answers[0])
@@ -110,63 +104,6 @@ def test_each_next_token_is_right_where_the_whole_reply_is(answers: tuple[str, .
         assert [PIECES[token] for token in np.flatnonzero(found.right)] == [
             piece for piece in PIECES if rule.right(prefix + piece)
         ], prefix
-
-
-STARTS = [
-    *(
-        "",
-        " It is",
-        " the",
-        " The answer is",
-        " 8",
-        " 18 ",
-        " U.",
-        " U.S",
-        " caf",
-        " dra",
-        " thirty ap",
-        " I think",
-        " K",
-    ),
-    *(
-        " (a) Lisbon,",
-        ' "yes": ',
-        " no",
-        " in 1945 and",
-        " se'",
-        " Müller said ",
-        " 東京は",
-        " 東",
-        " twenty-",
-        " world war",
-    ),
-    *(
-        " K, 8 or a dozen. Then",
-        " drachma of Greece",
-        " minus",
-        " A",
-        " vitamin",
-        "\u2028 8 a",
-        " caf\udcc3",
-        " 5...",
-        " 8]",
-    ),
-    *(
-        " brai",
-        " brain",
-        " the brain;",
-        " q",
-        " a q",
-        " 5",
-        " 52",
-        " 3",
-        " 1234",
-        " July",
-        " July 3",
-        " five",
-        " fifty;",
-    ),
-]
 
 
 @pytest.mark.parametrize(

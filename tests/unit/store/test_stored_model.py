@@ -326,14 +326,6 @@ def test_drawn_answers_have_no_curve(store: SqliteStore):
     assert model.asked == []
 
 
-def test_enumerated_answers_are_taken_as_they_are(store: SqliteStore):
-    asked = request("a", matcher=PARIS, **ENUMERATED)
-    first = ask(Scripted([0]), store, [asked])
-    model = Scripted([0])
-    assert ask(model, store, [asked]) == first
-    assert model.loaded == 0
-
-
 def test_a_damaged_answer_is_asked_again(store: SqliteStore, caplog: pytest.LogCaptureFixture):
     requests = [request(name) for name in NAMES]
     expected = ask(Scripted(), store, requests)
