@@ -4,6 +4,7 @@ import math
 from fractions import Fraction
 
 import pytest
+from answer_rows import answer_row
 
 from robust_eval.answer import answer_table
 from robust_eval.metric.frs_metric import FactualRobustness
@@ -25,17 +26,8 @@ UNKNOWN = pytest.approx((math.nan, math.nan, math.nan), nan_ok=True)
 
 
 def answer(question_id, temperature=0.0, correct=True, outcome="ok", **columns):
-    return {
-        "question_id": question_id,
-        "rewrite": 0,
-        "temperature": temperature,
-        "trial": 0,
-        "text": "",
-        "correct": correct,
-        "outcome": outcome,
-        "weight": 0.25,
-        **columns,
-    }
+    same = {"temperature": temperature, "correct": correct, "outcome": outcome, "weight": 0.25}
+    return answer_row(question_id, **(same | columns))
 
 
 def trials(question_id, temperature, correct, of=4, **columns):

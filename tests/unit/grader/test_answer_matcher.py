@@ -5,6 +5,7 @@ from random import Random
 
 import numpy as np
 import pytest
+from answer_rows import answer_row
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
@@ -84,8 +85,7 @@ def test_a_reply_is_right_where_the_grader_finds_it_right():
     question = Question("q", "?", ("Roman", "five", "U.S.A."))
     rule = Matching().matcher(question)
     replies = ("The Roman.", "Romania", "5", "fifty-five", "twenty five", "in the USA", "u.s.a.", "\n\nfive\nsix", "")
-    required = {"question_id": "q", "rewrite": 0, "temperature": 0.0, "trial": 0, "outcome": "ok", "weight": 1.0}
-    graded = Matching().grade([question], answer_table({**required, "text": reply} for reply in replies))
+    graded = Matching().grade([question], answer_table(answer_row("q", text=reply) for reply in replies))
     assert [rule.right(reply) for reply in replies] == graded["correct"].to_pylist()
     assert rule.right("six\nfive") is False
 

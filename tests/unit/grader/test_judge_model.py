@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from answer_rows import answer_row
 
 from robust_eval.answer import answer_table
 from robust_eval.grader.base import FreeReply
@@ -38,11 +39,7 @@ class Asked:
 
     def answers(self, requests: Sequence[Request], stage: str) -> Any:
         self.shown += [str(request.prompt) for request in requests]
-        rows = [
-            {"question_id": request.question_id, "rewrite": 0, "temperature": 0.0, "trial": 0, "weight": 1.0}
-            | {"text": "Verdict: wrong", "outcome": "ok"}
-            for request in requests
-        ]
+        rows = [answer_row(request.question_id, text="Verdict: wrong") for request in requests]
         return SimpleNamespace(table=answer_table(rows))
 
     def about(self) -> list[str]:

@@ -3,6 +3,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from answer_rows import answer_row
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from json_lines import cases
@@ -22,8 +23,7 @@ OPEN = Question("open", "What is your favourite colour?")
 
 def verdicts(grader, *replies):
     """(label, correct, exact, outcome) of each reply (question, text, outcome)."""
-    required = {"rewrite": 0, "temperature": 0.0, "trial": 0, "weight": 1.0}
-    rows = [{"question_id": q.id, "text": text, "outcome": outcome, **required} for q, text, outcome in replies]
+    rows = [answer_row(q.id, text=text, outcome=outcome) for q, text, outcome in replies]
     graded = grader.grade(list({q.id: q for q, _, _ in replies}.values()), answer_table(rows))
     return list(zip(*(graded[name].to_pylist() for name in ("label", "correct", "exact", "outcome")), strict=True))
 

@@ -1,5 +1,6 @@
 import pyarrow as pa
 import pytest
+from answer_rows import answer_row
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from json_lines import cases
@@ -16,8 +17,7 @@ UNKEYED = Question("unkeyed", "Which one?", choices=("this", "that"))
 
 
 def row(question_id, text, outcome="ok", **more):
-    required = {"rewrite": 0, "temperature": 0.0, "trial": 0, "weight": 1.0}
-    return {"question_id": question_id, "text": text, "outcome": outcome, **required, **more}
+    return answer_row(question_id, text=text, outcome=outcome, **more)
 
 
 def verdicts(questions, *rows, contains="word"):

@@ -4,6 +4,7 @@ import logging
 import math
 
 import pytest
+from answer_rows import answer_row
 from inspect_ai.model import ModelOutput, ModelUsage
 from inspect_ai.scorer import SampleScore, Score
 
@@ -19,8 +20,7 @@ PLAN = [0.5, 1.0]
 
 
 def score(name: str, t: float, right: bool, trial: int = 0, logprobs: bool = True, group: str = "") -> SampleScore:
-    row = {"question_id": name, "rewrite": 0, "temperature": t, "trial": trial, "text": "x", "outcome": "ok"}
-    row |= {"weight": 1.0, "correct": right, "exact": right, "label": str(right)}
+    row = answer_row(name, temperature=t, trial=trial, correct=right, exact=right, label=str(right))
     if t == 0 and logprobs:
         row["top_logprobs"] = [[math.log(0.1)] * 10]
     mark = mark_of(Question(name, "Who?", ("I",), group=group), 0, t) | {PLANNED: PLAN}

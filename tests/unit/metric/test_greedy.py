@@ -75,8 +75,7 @@ def test_questions_without_a_gold_answer_are_undefined():
 
 def test_a_question_without_any_answer_is_undefined():
     asked = [Question("a", "a?"), Question("b", "b?")]
-    row = {"question_id": "b", "rewrite": 0, "temperature": 0.0, "trial": 0, "text": "", "outcome": "ok"}
-    found = greedy_accuracy(asked, answer_table([row | {"correct": True, "weight": 1.0}]))
+    found = greedy_accuracy(asked, answer_table([answer_row("b", temperature=0.0, correct=True)]))
     np.testing.assert_array_equal(by_question(found), [NAN, 1])
 
 
@@ -98,9 +97,8 @@ def multiple_choice(keys, labels, choices=5):
         Question(f"q{place}", f"{place}?", choices=texts, correct=LETTERS.index(key)) for place, key in enumerate(keys)
     ]
     rows = [
-        {"question_id": question.id, "rewrite": 0, "temperature": 0.0, "trial": 0, "text": label or "", "weight": 1.0}
-        | {"label": label, "outcome": "ok" if label else "invalid", "correct": label == key}
-        for question, key, label in zip(asked, keys, labels, strict=True)
+        answer_row(q.id, temperature=0.0, label=label, outcome="ok" if label else "invalid", correct=label == key)
+        for q, key, label in zip(asked, keys, labels, strict=True)
     ]
     return asked, answer_table(rows)
 

@@ -2,6 +2,7 @@ import math
 
 import numpy as np
 import pytest
+from answer_rows import answer_row
 
 from robust_eval.answer import EXACT_CURVES, answer_table
 from robust_eval.error import UserError
@@ -17,9 +18,8 @@ QUESTIONS = [Question("a", "A?", ("x",)), Question("b", "B?", ("y",))]
 
 def answer(name: str, form: str, label: str | None, *, trial: int = 0, weight: float = 1.0, t: float = 1.0, **other):
     right = {"a": "x", "b": "y"}[name] == label
-    row = {"question_id": name, "rewrite": 5000, "temperature": t, "trial": trial, "text": label or "", "form": form}
-    row |= {"label": label, "correct": right, "outcome": "ok", "weight": weight, "completion_tokens": 10}
-    return row | other
+    row = answer_row(name, rewrite=5000, temperature=t, trial=trial, form=form, label=label, correct=right)
+    return row | {"weight": weight, "completion_tokens": 10} | other
 
 
 def greedy(name: str) -> dict:

@@ -2,6 +2,7 @@ import math
 
 import numpy as np
 import pytest
+from answer_rows import answer_row
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -76,17 +77,7 @@ def test_whatever_is_believed_has_an_entropy(top: list[list[float]], answer_toke
     chosen = [-0.5] * len(top)
     if fault(chosen, top, answer_tokens, 3):
         return
-    answer = {
-        "question_id": "a",
-        "rewrite": 0,
-        "temperature": 0.0,
-        "trial": 0,
-        "text": "a",
-        "outcome": "ok",
-        "weight": 1.0,
-        "token_logprobs": chosen,
-        "top_logprobs": top,
-        "answer_tokens": answer_tokens,
-    }
+    columns = {"token_logprobs": chosen, "top_logprobs": top, "answer_tokens": answer_tokens}
+    answer = answer_row("a", temperature=0.0, text="a", **columns)
     (entropy,) = FactualRobustness(k=3).initial_entropy(["a"], answer_table([answer]))
     assert 0 <= entropy <= 1 or (math.isnan(entropy) and not top[:answer_tokens])

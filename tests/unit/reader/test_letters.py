@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from answer_rows import answer_row
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from json_lines import cases, json_lines
@@ -188,8 +189,7 @@ def test_a_strict_reader_takes_the_letter_and_nothing_else(reply: str, chosen: s
 @pytest.mark.parametrize(("letter", "label", "outcome"), [("anchored", "B", "ok"), ("strict", None, "invalid")])
 def test_a_grader_reads_letters_as_its_setting_says(letter: str, label: str | None, outcome: str):
     question = Question("q", "Which?", choices=("1", "2", "3"), correct=1)
-    answer = {"question_id": "q", "rewrite": 0, "temperature": 1.0, "trial": 0, "text": "B) 2", "weight": 1.0}
-    graded = Matching(letter=letter).grade([question], answer_table([{**answer, "outcome": "ok"}])).to_pylist()[0]
+    graded = Matching(letter=letter).grade([question], answer_table([answer_row("q", text="B) 2")])).to_pylist()[0]
     assert (graded["label"], graded["correct"], graded["outcome"]) == (label, letter == "anchored", outcome)
     choices = Matching(letter=letter).choices(question)
     assert choices is not None

@@ -192,8 +192,7 @@ def test_a_letter_that_dominates_is_a_warning_in_the_page_and_the_terminal(
     ] * 3
     asked = [replace(question, id=f"q{place}") for place, question in enumerate(asked)]
     baseline = answer_table(
-        {"question_id": question.id, "temperature": 0.0, "outcome": "ok", "label": "A", "weight": 1.0}
-        | {"rewrite": 0, "trial": 0, "text": "A", "correct": question.correct == 0}
+        answer_row(question.id, temperature=0.0, text="A", label="A", correct=question.correct == 0)
         for question in asked
     )
     run = replace(result, questions=asked, graded_baseline=baseline)

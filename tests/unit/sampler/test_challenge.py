@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+from answer_rows import answer_row
 
 from robust_eval.answer import answer_table
 from robust_eval.error import UserError
@@ -19,8 +20,7 @@ DOUBT = {"pushbacks": ["doubt"]}
 
 def replied(question: Question, text: str, rewrite: int = 0, **other) -> dict:
     label = text[:1] if question.choices else None
-    row = {"question_id": question.id, "rewrite": rewrite, "temperature": 1.0, "trial": 0, "text": text}
-    return row | {"answer": text, "label": label, "outcome": "ok", "weight": 1.0} | other
+    return answer_row(question.id, rewrite=rewrite, text=text, label=label) | {"answer": text} | other
 
 
 def asked(sampler: Challenge, turn: int, before: list[dict], baseline: list[dict], questions=(FRANCE,)):

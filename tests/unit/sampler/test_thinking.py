@@ -1,4 +1,5 @@
 import pytest
+from answer_rows import answer_row
 
 from robust_eval.answer import answer_table
 from robust_eval.error import UserError
@@ -19,8 +20,8 @@ class Grading(Matching):
 
 
 def trace(number: int, tokens: list[int], own: int, outcome: str = "ok") -> dict:
-    row = {"question_id": "france", "rewrite": 5000, "temperature": 1.0, "trial": number, "text": "hm", "weight": 0.5}
-    return row | {"outcome": outcome, "token_ids": tokens, "answer_tokens": own}
+    row = answer_row("france", rewrite=5000, trial=number, outcome=outcome, weight=0.5)
+    return row | {"token_ids": tokens, "answer_tokens": own}
 
 
 def told(requests: list[Request]) -> list[tuple]:

@@ -4,14 +4,17 @@ import math
 from typing import Any
 
 import pyarrow as pa
+from answer_rows import answer_row
 
 from robust_eval.answer import SCHEMA
 from robust_eval.tracking.result import equal_in_a_row
 
 
 def replies(question: str, *texts: str, temperature: float = 1.0, **more: Any) -> list[dict[str, Any]]:
-    common = {"question_id": question, "rewrite": 0, "temperature": temperature, "outcome": "ok", "weight": 1.0}
-    return [common | {"trial": trial, "text": text} | more for trial, text in enumerate(texts)]
+    return [
+        answer_row(question, temperature=temperature, trial=trial, text=text, **more)
+        for trial, text in enumerate(texts)
+    ]
 
 
 def row(*answers: list[dict[str, Any]], questions: str = "abcdef") -> int:
