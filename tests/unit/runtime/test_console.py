@@ -10,6 +10,7 @@ from queue import Queue
 from typing import Any
 
 import pytest
+from json_lines import cases
 from rich.console import Console as RichConsole
 from rich.progress import Progress
 from rich.table import Table
@@ -123,34 +124,9 @@ def shown(blocks: list[tuple[float, float]], total: float) -> list[str]:
     return seen
 
 
-def test_the_time_left_is_known_after_the_first_block():
-    assert shown([(10, 20), (30, 20), (0, 60)], total=100) == [
-        "0/100 -:--:--",
-        "20/100 2.0 prompts/s 0:00:40",
-        "40/100 1.0 prompts/s 0:01:00",
-        "100/100 2.5 prompts/s 0:00:00",
-    ]
-
-
-def test_the_time_left_counts_down_while_a_block_is_computed():
-    assert shown([(60, 20), (100, 0), (79, 0), (2, 0)], total=80)[1:] == [
-        "20/80 3.0 s per prompt 0:03:00",
-        "20/80 3.0 s per prompt 0:01:20",
-        "20/80 3.0 s per prompt 0:00:01",
-        "20/80 3.0 s per prompt -:--:--",
-    ]
-
-
-def test_nothing_is_left_when_all_is_done():
-    assert shown([(10, 20), (1, 0)], total=20)[-1] == "20/20 2.0 prompts/s 0:00:00"
-
-
-def test_a_slow_step_has_seconds_for_each_prompt_and_hours():
-    assert shown([(1000, 1)], total=11)[-1] == "1/11 1000.0 s per prompt 2:46:40"
-
-
-def test_work_that_takes_no_time_has_no_rate_and_nothing_left():
-    assert shown([(0, 5)], total=10)[-1] == "5/10 0:00:00"
+@pytest.mark.parametrize(("blocks", "total", "expected"), cases(__file__, "rate_and_time_left_are_shown"))
+def test_rate_and_time_left_are_shown(blocks: list[tuple[float, float]], total: float, expected: list[str]):
+    assert shown(blocks, total) == expected
 
 
 def terminal() -> io.StringIO:

@@ -67,14 +67,12 @@ def test_an_interrupt_that_python_throws_away_comes_again(number: signal.Signals
     @command()
     def wait() -> None:
         Ending()
-        threading.Event().wait(60)
+        threading.Event().wait(3600)  # it does not wait until the main thread has something to do
 
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in whose background this runs ignores it
     hook = sys.unraisablehook
-    start = time.monotonic()
     with pytest.raises(SystemExit) as end:
         wait()
-    assert time.monotonic() - start < 60  # it does not wait until the main thread has something to do
     assert end.value.code == status
     assert sys.unraisablehook is hook
 

@@ -106,7 +106,7 @@ def test_leaving_before_the_end_cancels_the_work_and_waits_for_its_cleaning_up(h
     async def task() -> None:
         try:
             written.append("begun")
-            await asyncio.sleep(SECONDS)
+            await asyncio.sleep(3600)
         finally:
             await asyncio.sleep(0.05)
             written.append("cleaned up")
@@ -122,14 +122,12 @@ def test_leaving_before_the_end_cancels_the_work_and_waits_for_its_cleaning_up(h
             if how != "early":
                 raise LookupError
 
-    began = time.monotonic()
     if how == "early":
         leave()
     else:
         with pytest.raises(LookupError):
             leave()
     assert written == ["begun", "cleaned up"]
-    assert time.monotonic() - began < SECONDS / 2
 
 
 def test_may_be_left_while_the_end_is_being_said() -> None:
