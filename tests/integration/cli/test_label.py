@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from answer_rows import changed
 from axe_playwright_python.sync_playwright import Axe
 from browser import chromium
 from labelled_run import FALSE, TEMPERATURES, labelled_run, truth
@@ -121,9 +122,8 @@ def test_uncertain_replies_are_asked_first_in_turns_with_others(run: Path, label
     graded = pq.read_table(run / "graded.parquet")
     assert "uncertain replies" not in label(run, "--sample", 4, typed="q\n")
 
-    doubts = [row % 50 == 0 for row in range(graded.num_rows)]
-    place = graded.schema.get_field_index("uncertain")
-    write_parquet(graded.set_column(place, graded.schema.field(place), pa.array(doubts)), run / "graded.parquet")
+    doubts = {row: row % 50 == 0 for row in range(graded.num_rows)}
+    write_parquet(changed(graded, uncertain=doubts), run / "graded.parquet")
     printed = label(run, "--sample", 6, "--labeller", "ann", typed="r\n" * 6)
     assert printed.startswith("uncertain replies come first, alternating with others")
     strata = pq.read_table(run / "labels.parquet")["stratum"].to_pylist()

@@ -1,10 +1,8 @@
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
-from experiments import without_figures
-from recorded_run import recorded_run
+from answer_rows import changed
 
 from robust_eval.metric.score import Score
 from robust_eval.report.left_out import left_out, not_known, unanswered, unread
@@ -14,22 +12,6 @@ from robust_eval.stats.estimate import Estimate
 from robust_eval.tracking.result import Result
 
 DENOMINATOR = "Filtered and failed answers are left out of every share."
-
-
-@pytest.fixture(scope="module")
-def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
-    with without_figures():
-        return recorded_run(tmp_path_factory.mktemp("run") / "run", 28)
-
-
-def changed(table: pa.Table, **columns: object) -> pa.Table:
-    """The table with the values of some columns in the rows that are named."""
-    for name, values in columns.items():
-        assert isinstance(values, dict)
-        column = [values.get(row, value) for row, value in enumerate(table[name].to_pylist())]
-        place = table.schema.get_field_index(name)
-        table = table.set_column(place, table.schema.field(name), pa.array(column, table.schema.field(name).type))
-    return table
 
 
 def test_questions_that_were_answered_wrong_were_not_asked_again(result: Result):
@@ -127,5 +109,6 @@ def test_replies_without_an_answer_are_counted_by_what_they_lack():
 def test_the_page_says_so_where_nothing_was_left_out(result: Result, tmp_path: Path):
     from robust_eval.report.page import write_page
 
-    write_page(replace(result, kept=result.questions), [], tmp_path / "report.html")
+    frs = {"frs": result.scores["frs"]}
+    write_page(replace(result, kept=result.questions, scores=frs), [], tmp_path / "report.html")
     assert "<p>Nothing.</p>" in (tmp_path / "report.html").read_text()

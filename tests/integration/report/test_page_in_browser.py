@@ -8,16 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from answer_rows import changed
 from browser import NARROW, WIDE, Opened, column, listed
 from contrast import hardly_seen
 from experiments import without_figures
 from playwright.sync_api import Browser, Locator, Page
 from recorded_run import TEMPERATURES, recorded_run
 
-from robust_eval.answer import SCHEMA, rows
+from robust_eval.answer import rows
 from robust_eval.report.page import page_script, write_page
 from robust_eval.runtime.text import number, printable_lines
 from robust_eval.tracking.result import Result
@@ -62,14 +62,13 @@ def doubted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     row = table["question_id"].to_pylist().index("q5")
     table = changed(
         table,
-        row,
-        text="The answer is **answer 5**. Many say otherwise.",
-        answer="<b>answer 5</b>",
-        rule="explicit answer",
-        uncertain=True,
+        text={row: "The answer is **answer 5**. Many say otherwise."},
+        answer={row: "<b>answer 5</b>"},
+        rule={row: "explicit answer"},
+        uncertain={row: True},
     )
     baseline = changed(
-        result.graded_baseline, result.graded_baseline["question_id"].to_pylist().index("q3"), uncertain=True
+        result.graded_baseline, uncertain={result.graded_baseline["question_id"].to_pylist().index("q3"): True}
     )
     write_page(
         replace(result, graded_baseline=baseline, graded_by_sampler={"temperature_sweep": table}),
@@ -77,17 +76,6 @@ def doubted(tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder / "report.html",
     )
     return folder / "report.html"
-
-
-def changed(table: pa.Table, row: int, **values: object) -> pa.Table:
-    """The table with other values in one row."""
-    for name, value in values.items():
-        column = table[name].to_pylist()
-        column[row] = value
-        table = table.set_column(
-            table.schema.get_field_index(name), SCHEMA.field(name), pa.array(column, SCHEMA.field(name).type)
-        )
-    return table
 
 
 @pytest.fixture(params=[(WIDE, "light"), (NARROW, "dark")], ids=str)
@@ -469,9 +457,8 @@ def test_cut_replies_and_disagreement_are_kinds_where_there_are_any(
 ):
     result, _ = ran
     sweep = result.graded_by_sampler["temperature_sweep"]
-    ends = ["length" if name == "q5" else "stop" for name in sweep["question_id"].to_pylist()]
-    place = sweep.schema.get_field_index("finish_reason")
-    ended = sweep.set_column(place, sweep.schema.field(place), pa.array(ends))
+    asked = enumerate(sweep["question_id"].to_pylist())
+    ended = changed(sweep, finish_reason={row: "length" for row, name in asked if name == "q5"})
     write_page(
         replace(result, graded_by_sampler={**result.graded_by_sampler, "temperature_sweep": ended}),
         [],

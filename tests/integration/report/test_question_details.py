@@ -1,9 +1,11 @@
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from answer_rows import answer_row, changed
 from experiments import without_figures
 from recorded_run import TEMPERATURES, recorded_run
 from scipy import stats
@@ -15,27 +17,11 @@ from robust_eval.report.question_details import MAX_ANSWERS, cut, details
 from robust_eval.tracking.result import Result
 
 
-@pytest.fixture(scope="module")
-def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
-    with without_figures():
-        return recorded_run(tmp_path_factory.mktemp("run") / "run", 14, metrics="[frs,agreement,certainty]")
-
-
 def answers(*texts: str, temperature: float = 1.0, **columns: Any) -> pa.Table:
     """Graded answers to the question q, one trial each."""
+    row = partial(answer_row, "q", temperature=temperature, weight=1 / max(len(texts), 1))
     return answer_table(
-        {
-            "question_id": "q",
-            "rewrite": 0,
-            "temperature": temperature,
-            "trial": trial,
-            "text": text,
-            "label": text,
-            "correct": text == "yes",
-            "outcome": "ok",
-            "weight": 1 / len(texts),
-            **columns,
-        }
+        row(**({"trial": trial, "text": text, "label": text, "correct": text == "yes"} | columns))
         for trial, text in enumerate(texts)
     )
 
@@ -68,7 +54,7 @@ def test_answers_are_counted_by_wording_text_and_temperature(result: Result):
         "others": [],
         "whole": [["right", ["3"]]],
     }
-    expected = [sum((trial + 1) / 5 > t / 2.4 * (1.2 - 3 / 14) for trial in range(4)) for t in TEMPERATURES]
+    expected = [sum((trial + 1) / 5 > t / 2.4 * (1.2 - 3 / 28) for trial in range(4)) for t in TEMPERATURES]
     right, wrong = shown["samplers"]["temperature_sweep"]["rows"]
     assert right[6] == [str(count or "") for count in expected]
     assert wrong[6] == [str(4 - count or "") for count in expected]
@@ -127,9 +113,7 @@ def test_each_answer_comes_with_what_was_extracted_by_which_rule_and_whether_tha
 
 def test_probabilities_of_answers_are_rounded_once_as_they_are_shown(result: Result):
     weights = [0.654527, 0.0625, 0.28247, 0.000003]
-    table = answers(*"abcd")
-    place = table.schema.get_field_index("weight")
-    table = table.set_column(place, table.schema.field("weight"), pa.array(weights))
+    table = changed(answers(*"abcd"), weight=dict(enumerate(weights)))
     run = of_one_question(result, graded_baseline=answers("yes", temperature=0.0), graded_by_sampler={"exact": table})
     (shown,) = details(run, run.questions, 600, None)
     counts = {text: count for _, text, *_, (count,) in shown["samplers"]["exact"]["rows"]}
@@ -145,12 +129,8 @@ def test_the_answers_that_came_least_are_only_counted_by_their_verdicts(result: 
         "perhaps",
         "…",
     ]
-    outcomes = ["ok"] * (len(texts) - 1) + ["error"]
     verdicts = [{"yes": True, "yes!": True, "perhaps": None, "…": None}.get(text, False) for text in texts]
-    table = answers(*texts)
-    for name, values in (("correct", verdicts), ("outcome", outcomes)):
-        place = table.schema.get_field_index(name)
-        table = table.set_column(place, table.schema.field(name), pa.array(values, table.schema.field(name).type))
+    table = changed(answers(*texts), correct=dict(enumerate(verdicts)), outcome={len(texts) - 1: "error"})
     run = of_one_question(
         result, graded_baseline=answers("yes", temperature=0.0), graded_by_sampler={"repetition": table}
     )

@@ -12,12 +12,6 @@ from robust_eval.report.question_table import Chosen, as_data, chosen, number_co
 from robust_eval.tracking.result import Result
 
 
-@pytest.fixture(scope="module")
-def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
-    with without_figures():
-        return recorded_run(tmp_path_factory.mktemp("run") / "run", 28, metrics="[frs,agreement,certainty]")
-
-
 def test_every_method_adds_its_figures_in_the_order_of_the_questions_asked(result: Result):
     columns = {column.name: column for column in number_columns(result)}
     assert list(columns) == [

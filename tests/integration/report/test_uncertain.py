@@ -5,10 +5,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from experiments import without_figures
-from recorded_run import recorded_run
+from answer_rows import changed
 
-from robust_eval.answer import SCHEMA
 from robust_eval.experiment.run_record import COUNTED
 from robust_eval.report.page import write_page
 from robust_eval.report.terminal import print_summary
@@ -19,48 +17,33 @@ SAID = "3 of 294 replies are uncertain: their explicit answer and the whole repl
 JUDGE = "grader=judge grader.model=NAME grader.cascade=uncertain lets a model judge them"
 
 
-@pytest.fixture(scope="module")
-def certain(tmp_path_factory: pytest.TempPathFactory) -> Result:
-    with without_figures():
-        return recorded_run(tmp_path_factory.mktemp("run") / "run", 14)
-
-
 def marked(table: pa.Table, *rows: int) -> pa.Table:
     """The table with these rows uncertain."""
-    place = SCHEMA.get_field_index("uncertain")
-    values = [row in rows for row in range(table.num_rows)]
-    return table.set_column(table.schema.get_field_index("uncertain"), SCHEMA.field(place), pa.array(values))
+    return changed(table, uncertain={row: row in rows for row in range(table.num_rows)})
 
 
 @pytest.fixture(scope="module")
-def doubted(certain: Result) -> Result:
+def doubted(result: Result) -> Result:
     """The run with one uncertain greedy reply and two uncertain sampled ones."""
-    (name,) = certain.graded_by_sampler
-    return replace(
-        certain,
-        graded_baseline=marked(certain.graded_baseline, 2),
-        graded_by_sampler={name: marked(certain.graded_by_sampler[name], 0, 7)},
-    )
+    sampled = {name: marked(table) for name, table in result.graded_by_sampler.items()}
+    sampled["temperature_sweep"] = marked(sampled["temperature_sweep"], 0, 7)
+    return replace(result, graded_baseline=marked(result.graded_baseline, 2), graded_by_sampler=sampled)
 
 
-def test_greedy_and_sampled_replies_are_counted_under_one_name(certain: Result, doubted: Result):
-    assert certain.summary()["replies.uncertain"] == 0
+def test_greedy_and_sampled_replies_are_counted_under_one_name(result: Result, doubted: Result):
+    assert result.summary()["replies.uncertain"] == 0
     assert doubted.summary()["replies.uncertain"] == 3
     assert "replies.uncertain" in COUNTED  # which MLflow records
 
 
-def test_it_is_undefined_where_the_verdicts_do_not_say_it(certain: Result):
-    place = certain.graded_baseline.schema.get_field_index("uncertain")
-    nothing = pa.nulls(certain.graded_baseline.num_rows, pa.bool_())
-    old = replace(
-        certain, graded_baseline=certain.graded_baseline.set_column(place, SCHEMA.field("uncertain"), nothing)
-    )
+def test_it_is_undefined_where_the_verdicts_do_not_say_it(result: Result):
+    old = replace(result, graded_baseline=changed(result.graded_baseline, uncertain=dict.fromkeys(range(28))))
     assert old.summary()["replies.uncertain"] is None
     assert uncertain(old.counts()) == ""
 
 
 def test_the_terminal_and_the_page_name_the_settings_that_help(
-    certain: Result, doubted: Result, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    result: Result, doubted: Result, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     came = sum(table.num_rows for table in (doubted.graded_baseline, *doubted.graded_by_sampler.values()))
     said = SAID.replace("294", f"{came:,}")
@@ -71,9 +54,9 @@ def test_the_terminal_and_the_page_name_the_settings_that_help(
     assert f"{said}." in (tmp_path / "report.html").read_text()
     assert (f"{said}.", f"{JUDGE}, robust-eval label RUN shows them first.") in list(warnings(doubted))
 
-    print_summary(certain, tmp_path, "store", None)
+    print_summary(result, tmp_path, "store", None)
     assert "uncertain" not in capsys.readouterr().out
-    assert not any("uncertain" in each.problem for each in warnings(certain))
+    assert not any("uncertain" in each.problem for each in warnings(result))
 
 
 def test_a_judge_is_named_only_where_it_has_something_to_decide(doubted: Result):
