@@ -56,6 +56,17 @@ def run_experiment(
     return result
 
 
+def served(url: str) -> list[str]:
+    """Settings of a run of a model behind a server, without tracking."""
+    return ["model=openai_compatible", f"model.base_url={url}", "model.model=m", "tracking=none"]
+
+
+def ask(url: str, folder: Path, *overrides: str) -> Result:
+    """Run an experiment with a model behind a server in a new folder; runs in one place share a store."""
+    folder.mkdir(parents=True)
+    return run_experiment(folder, *served(url), f"paths.mlruns={folder.parent}", *overrides)
+
+
 @contextmanager
 def without_figures() -> Iterator[None]:
     """Runs draw no figures meanwhile: to draw them takes longer than all the rest of a small run."""

@@ -6,12 +6,13 @@ import json
 import re
 from pathlib import Path
 
+from experiments import served
 from scripted_server import Body, Scripted, ScriptedServer, chat_reply
 
 
-def settings(server: ScriptedServer, folder: Path, questions: int, choices: bool = False) -> list[str]:
-    """A run about so many questions, which lie in the folder with the store. A word is right, or with ``choices`` the
-    first of three; those have a rewrite as well.
+def write_questions(file: Path, questions: int, choices: bool = False) -> Path:
+    """Write so many questions to a file. A word is right, or with ``choices`` the first of three; those have a rewrite
+    as well.
     """
     right = {"choices": ["one", "two", "three"], "correct": 0, "rewrites": ["What is number {}, please?"]}
     lines = []
@@ -19,11 +20,16 @@ def settings(server: ScriptedServer, folder: Path, questions: int, choices: bool
         words = {"answers": [f"word{number}"]}
         line = json.dumps({"id": f"q{number}", "question": "What is number {}?"} | (right if choices else words))
         lines.append(line.replace("{}", str(number)))
-    file = folder / "questions.jsonl"
     file.write_text("\n".join(lines))
+    return file
+
+
+def settings(server: ScriptedServer, folder: Path, questions: int, choices: bool = False) -> list[str]:
+    """A run about so many questions, which lie in the folder with the store."""
+    file = write_questions(folder / "questions.jsonl", questions, choices)
     return [
-        *("model=openai_compatible", f"model.base_url={server.url}", "model.model=m", "dataset=jsonl"),
-        *(f"dataset.path={file}", "dataset.name=words", "tracking=none", f"paths.mlruns={folder / 'mlruns'}"),
+        *served(server.url),
+        *("dataset=jsonl", f"dataset.path={file}", "dataset.name=words", f"paths.mlruns={folder / 'mlruns'}"),
     ]
 
 

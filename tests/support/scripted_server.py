@@ -41,6 +41,11 @@ def certain_choice(index: int, text: str) -> Body:
     return {"index": index, "finish_reason": "stop", "message": message, "logprobs": {"content": [token]}}
 
 
+def certain_reply(text: str) -> Scripted:
+    """A chat completion with one certain choice."""
+    return 200, {}, {"choices": [certain_choice(0, text)], "usage": {"prompt_tokens": 20, "completion_tokens": 1}}
+
+
 class Received(NamedTuple):
     """A request; names of headers are in lower case."""
 

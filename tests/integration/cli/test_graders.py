@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from labelled_run import TEMPERATURES, labelled_run, truth
-from scripted_server import Body, scripted_server
+from scripted_server import Body, Scripted, chat_reply, scripted_server
 
 from robust_eval.cli import graders as command
 from robust_eval.experiment.scoring import LabelledRun
@@ -18,16 +18,9 @@ from robust_eval.labels.label_sample import sample
 from robust_eval.runtime.parquet_files import write_parquet
 
 
-def wise(body: Body) -> tuple[int, dict[str, str], Any]:
+def wise(body: Body) -> Scripted:
     """A judge that is never wrong."""
-    said = "right" if "truly" in body["messages"][-1]["content"] else "wrong"
-    message = {"role": "assistant", "content": f"Verdict: {said}"}
-    choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
-    return (
-        200,
-        {},
-        {"object": "chat.completion", "choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 4}},
-    )
+    return chat_reply(f"Verdict: {'right' if 'truly' in body['messages'][-1]['content'] else 'wrong'}")
 
 
 def test_a_run_that_was_labelled_is_compared_with_every_grader_and_a_judge(

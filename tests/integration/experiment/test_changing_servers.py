@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from drawing_server import DrawingServer
-from experiments import run_experiment
+from experiments import ask as ask_server
 from fading_server import asked_of
 from json_lines import cases
 from scripted_server import Body, ScriptedServer, certain_choice, scripted_server
@@ -51,9 +51,7 @@ def server() -> Iterator[ScriptedServer]:
 
 
 def ask(server: ScriptedServer, folder: Path, *overrides: str) -> Result:
-    folder.mkdir()
-    asked = ["model=openai_compatible", f"model.base_url={server.url}", "model.model=any", "experiment=certainty"]
-    return run_experiment(folder, *asked, "tracking=none", f"paths.mlruns={folder.parent}", *FEW, *overrides)
+    return ask_server(server.url, folder, "experiment=certainty", *FEW, *overrides)
 
 
 def served(folder: Path, column: str) -> set[str | None]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from dialects import DIALECTS, FACTS, THOUGHT, Dialect
-from experiments import run_experiment
+from experiments import ask, run_experiment
 from scripted_server import Body, ScriptedServer, scripted_server
 
 from robust_eval.error import UserError
@@ -44,13 +44,7 @@ def server(dialect: str) -> Iterator[ScriptedServer]:
 def repeated(server: ScriptedServer, tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
     """A run in which each question is asked again and again, and in other words."""
     folder = tmp_path_factory.mktemp("repeated") / "run"
-    return ask(server, folder, *BOTH), folder
-
-
-def ask(server: ScriptedServer, folder: Path, *overrides: str) -> Result:
-    folder.mkdir()
-    served = ["model=openai_compatible", f"model.base_url={server.url}", "model.model=m"]
-    return run_experiment(folder, *served, "tracking=none", f"paths.mlruns={folder.parent}", *overrides)
+    return ask(server.url, folder, *BOTH), folder
 
 
 def test_each_question_is_asked_again_and_again_and_in_other_words(dialect: str, repeated: tuple[Result, Path]):
@@ -83,7 +77,7 @@ def test_a_second_run_asks_nothing_and_a_recorded_one_says_the_same(
 ):
     first, folder = repeated
     asked = len(server.received)
-    again = ask(server, folder.with_name("again"), *BOTH, "reader=first_line", "seed=0")
+    again = ask(server.url, folder.with_name("again"), *BOTH, "reader=first_line", "seed=0")
     assert (len(server.received), again.prompts_asked) == (asked, 0)  # read in another way, and not asked again
     recorded = run_experiment(
         tmp_path,
@@ -107,7 +101,7 @@ def _figures(result: Result) -> dict[str, Any]:
 @pytest.mark.parametrize("name", OWN)
 def test_without_a_temperature_a_fact_cannot_be_seen_to_break(name: str, tmp_path: Path):
     with scripted_server(DIALECTS[name]) as server, pytest.raises(UserError) as said:
-        ask(server, tmp_path / "run", "dataset.limit=3")
+        ask(server.url, tmp_path / "run", "dataset.limit=3")
     assert str(said.value) == (
         "sampler=temperature_sweep needs several temperatures, and m has only its own: breaking temperatures and FRS "
         "cannot be measured; choose experiment=certainty (repeated answers), experiment=multiqa (several wordings), or "
@@ -118,13 +112,13 @@ def test_without_a_temperature_a_fact_cannot_be_seen_to_break(name: str, tmp_pat
 
 def test_reasoning_that_eats_the_limit_leaves_no_answer_and_more_room_leaves_one(tmp_path: Path):
     with scripted_server(DIALECTS["vllm"]) as server:
-        eaten = ask(server, tmp_path / "eaten", *CERTAINTY)
+        eaten = ask(server.url, tmp_path / "eaten", *CERTAINTY)
         table = eaten.graded_by_sampler["repetition"]
         assert set(zip(table["outcome"].to_pylist(), table["reason"].to_pylist(), strict=True)) == {
             ("invalid", "reasoning not ended")
         }
         assert eaten.summary()["invalid.reasoning_not_ended"] == table.num_rows + eaten.graded_baseline.num_rows
-        fed = ask(server, tmp_path / "fed", *CERTAINTY, "model.max_completion_tokens=500")
+        fed = ask(server.url, tmp_path / "fed", *CERTAINTY, "model.max_completion_tokens=500")
         assert set(fed.graded_by_sampler["repetition"]["outcome"].to_pylist()) == {"ok"}
         assert server.bodies[-1]["max_tokens"] == 500
 
@@ -132,7 +126,7 @@ def test_reasoning_that_eats_the_limit_leaves_no_answer_and_more_room_leaves_one
 def test_what_a_reasoning_model_is_told_is_sent_and_tells_answers_apart(tmp_path: Path):
     with scripted_server(DIALECTS["tags"]) as server:
         told = ["model.reasoning_effort=low", "model.thinking_token_budget=100"]
-        ask(server, tmp_path / "low", *CERTAINTY, *told)
+        ask(server.url, tmp_path / "low", *CERTAINTY, *told)
         assert {
             name: server.bodies[-1][name] for name in ("reasoning_effort", "thinking_token_budget", "max_tokens")
         } == {
@@ -140,7 +134,7 @@ def test_what_a_reasoning_model_is_told_is_sent_and_tells_answers_apart(tmp_path
             "thinking_token_budget": 100,
             "max_tokens": 116,
         }
-        high = ask(server, tmp_path / "high", *CERTAINTY, "model.reasoning_effort=high", told[1])
+        high = ask(server.url, tmp_path / "high", *CERTAINTY, "model.reasoning_effort=high", told[1])
     assert high.cache_hits == 0
 
 
@@ -169,7 +163,7 @@ def with_logprobs(dialect: Dialect, lowest: float, highest: float) -> Any:
 def test_a_range_of_temperatures_that_ends_at_one_censors_facts_there(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     with scripted_server(with_logprobs(DIALECTS["tags"], 0, 1)) as server:
         result = ask(
-            server,
+            server.url,
             tmp_path / "run",
             "dataset.limit=6",
             "sampler.temperature_sweep.selection=contains",
@@ -189,7 +183,7 @@ def test_where_temperature_0_is_refused_the_most_frequent_answer_stands_for_the_
 ):
     settings = ["sampler.temperature_sweep.selection=contains", "sampler.temperature_sweep.max_new_tokens=64"]
     with scripted_server(with_logprobs(replace(DIALECTS["tags"], thinks=False), 0.1, 2)) as server:
-        result = ask(server, tmp_path / "run", "dataset.limit=6", *settings, "sampler.temperature_sweep.trials=2")
+        result = ask(server.url, tmp_path / "run", "dataset.limit=6", *settings, "sampler.temperature_sweep.trials=2")
     assert result.graded_baseline["temperature"].to_pylist() == [0.2] * 6
     assert len(result.kept) > 3
     assert result.description["loaded.greedy"] == "the most frequent of 5 answers at 0.2"

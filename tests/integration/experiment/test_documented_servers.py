@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 from documented_server import METHODS, SERVERS, THINKING, DocumentedServer
-from experiments import run_experiment
+from experiments import ask
 from scripted_server import ScriptedServer, scripted_server
 
 from robust_eval.error import UserError
 from robust_eval.report.warnings import warnings
-from robust_eval.tracking.result import Result
 
 OWN_TEMPERATURE = ("opus 5", "gpt-5", "openrouter")
 LETTERS = [
@@ -25,19 +24,13 @@ def server(request: pytest.FixtureRequest) -> Iterator[ScriptedServer]:
         yield server
 
 
-def ask(server: ScriptedServer, folder: Path, *overrides: str) -> Result:
-    (folder / "run").mkdir()
-    served = ["model=openai_compatible", f"model.base_url={server.url}", "model.model=m"]
-    return run_experiment(folder / "run", *served, "tracking=none", f"paths.mlruns={folder}", *overrides)
-
-
 def named(server: ScriptedServer) -> DocumentedServer:
     assert isinstance(server.answer, DocumentedServer)
     return server.answer
 
 
 def test_repetition_rewording_and_challenge_end_with_figures(server: ScriptedServer, tmp_path: Path):
-    figures = ask(server, tmp_path, *METHODS).summary()
+    figures = ask(server.url, tmp_path / "run", *METHODS).summary()
     own = named(server).name in OWN_TEMPERATURE
     for figure, temperature in (
         ("certainty.entropy", 0.7),
@@ -48,7 +41,7 @@ def test_repetition_rewording_and_challenge_end_with_figures(server: ScriptedSer
 
 
 def test_an_effort_that_a_service_drops_is_a_warning(server: ScriptedServer, tmp_path: Path):
-    result = ask(server, tmp_path, *THINKING)
+    result = ask(server.url, tmp_path / "run", *THINKING)
     assert result.summary()[f"thinking.accuracy.{'own' if named(server).name in OWN_TEMPERATURE else 't1'}"] is not None
     is_warned = any("shows no significant increase in tokens" in caution.problem for caution in warnings(result))
     assert is_warned == ("reasoning_effort" in named(server).dropped)
@@ -56,11 +49,11 @@ def test_an_effort_that_a_service_drops_is_a_warning(server: ScriptedServer, tmp
 
 def test_letters_come_as_a_service_restricts_them_or_are_refused(server: ScriptedServer, tmp_path: Path):
     if named(server).restricts:
-        result = ask(server, tmp_path, *LETTERS)
+        result = ask(server.url, tmp_path / "run", *LETTERS)
         assert set(result.graded_by_sampler["repetition"]["text"].to_pylist()) <= {*"ABCDE"}
         return
     with pytest.raises(UserError) as refused:
-        ask(server, tmp_path, *LETTERS)
+        ask(server.url, tmp_path / "run", *LETTERS)
     assert str(refused.value) == (
         f"sampler.structured=true: {server.url} restricts replies neither by a grammar nor by response_format with a "
         "JSON schema: leave it out"

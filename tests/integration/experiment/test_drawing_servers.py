@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from drawing_server import DrawingServer
-from experiments import run_experiment
+from experiments import ask
 from fading_server import asked_of
-from scripted_server import ScriptedServer, scripted_server
+from scripted_server import scripted_server
 
 from robust_eval.error import UserError
 from robust_eval.report.warnings import warnings
@@ -24,20 +24,14 @@ GRID = ["sampler.temperature_sweep.temperatures=[0.5,1,2]"]
 SPOKEN = ("ignores the temperature", "silently", "copies of one", "repeats itself", "in a row", "as if at")
 
 
-def ask(server: ScriptedServer, folder: Path, *overrides: str) -> Result:
-    folder.mkdir()
-    served = ["model=openai_compatible", f"model.base_url={server.url}", "model.model=m", "tracking=none"]
-    return run_experiment(folder, *served, f"paths.mlruns={folder.parent}", *overrides)
-
-
 def ran(server: DrawingServer, folder: Path, *overrides: str) -> Result:
     with scripted_server(server, honest=False) as scripted:
-        return ask(scripted, folder, *FRS, *GRID, *overrides)
+        return ask(scripted.url, folder, *FRS, *GRID, *overrides)
 
 
 def refused(server: DrawingServer, folder: Path, *overrides: str) -> str:
     with scripted_server(server, honest=False) as scripted, pytest.raises(UserError) as problem:
-        ask(scripted, folder, *overrides)
+        ask(scripted.url, folder, *overrides)
     assert not any(asked_of(body) for body in scripted.bodies)
     return str(problem.value).replace(scripted.url, "URL")
 
@@ -80,7 +74,7 @@ def test_a_server_that_is_said_to_give_one_reply_is_asked_each_wording_once_and_
         assert "every fact would seem unbroken" in reason
     with scripted_server(server, honest=False) as scripted:
         multiqa = ["experiment=multiqa", "dataset=facts", "dataset.limit=3", "dataset.shuffle=true", "aggregator=text"]
-        result = ask(scripted, tmp_path / "multiqa", *multiqa, *own)
+        result = ask(scripted.url, tmp_path / "multiqa", *multiqa, *own)
     assert result.kept
 
 
@@ -106,7 +100,7 @@ def test_a_server_that_ignores_the_temperature_is_refused_a_sweep_and_asked_at_i
     assert "ignores the temperature: its replies at 0 and 2 are alike" in spoken
     assert "model.takes_temperature=false" in spoken
     with scripted_server(server, honest=False) as scripted:
-        result = ask(scripted, tmp_path / "own", *CERTAIN, "dataset.limit=3", "sampler.repetition.trials=4")
+        result = ask(scripted.url, tmp_path / "own", *CERTAIN, "dataset.limit=3", "sampler.repetition.trials=4")
         assert not any("temperature" in body for body in scripted.bodies if asked_of(body))
     assert "The server ignores the temperature and uses its own." in in_report(result)
 
@@ -120,7 +114,7 @@ def test_a_server_that_caps_the_temperature_is_asked_up_to_there(tmp_path: Path,
 
 def test_a_server_that_copies_one_reply_is_asked_for_one_at_a_time(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     with scripted_server(DrawingServer(takes_seeds=False, shows=True, copies=True), honest=False) as scripted:
-        result = ask(scripted, tmp_path / "run", *FRS, *GRID, "dataset.limit=6")
+        result = ask(scripted.url, tmp_path / "run", *FRS, *GRID, "dataset.limit=6")
     assert not any("n" in body for body in scripted.bodies if asked_of(body))
     (spoken,) = said(caplog)
     assert (
@@ -140,8 +134,8 @@ def test_equal_replies_to_twenty_questions_in_a_row_are_warned_of_where_no_log_p
 ):
     certainty = ["experiment=certainty", "sampler.repetition.temperatures=[1]", "sampler.repetition.trials=3"]
     with scripted_server(DrawingServer(caches_facts=True), honest=False) as scripted:
-        result = ask(scripted, tmp_path / "run", *certainty, "dataset=facts", "dataset.limit=21")
-        again = ask(scripted, tmp_path / "again", *certainty, "dataset=facts", "dataset.limit=21")
+        result = ask(scripted.url, tmp_path / "run", *certainty, "dataset=facts", "dataset.limit=21")
+        again = ask(scripted.url, tmp_path / "again", *certainty, "dataset=facts", "dataset.limit=21")
     assert again.prompts_asked == 0
     for each, folder in ((result, "run"), (again, "again")):
         row = json.loads((tmp_path / folder / "summary.json").read_text())["questions.equal_in_a_row"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from dialects import DIALECTS, RefusedError
-from experiments import configuration, run_experiment
+from experiments import ask, configuration
 from scripted_server import Body, ScriptedServer, certain_choice, scripted_server
 
 from robust_eval.cli import gate
@@ -63,9 +63,7 @@ def dialect(check: Any, **more: Any) -> Any:
 
 
 def profiled(server: ScriptedServer, folder: Path, *overrides: str) -> Result:
-    folder.mkdir(parents=True)
-    served = ["model=openai_compatible", f"model.base_url={server.url}", "model.model=m", f"model.name={folder.name}"]
-    return run_experiment(folder, *SMALL, *served, f"paths.mlruns={folder.parent}", *overrides)
+    return ask(server.url, folder, *SMALL, f"model.name={folder.name}", *overrides)
 
 
 def test_a_model_without_a_temperature_is_profiled_under_all_else_that_it_allows_and_gated(

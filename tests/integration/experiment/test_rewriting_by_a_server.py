@@ -4,27 +4,24 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from experiments import configuration, run_experiment
-from scripted_server import Body, ScriptedServer, scripted_server
+from scripted_server import Body, Scripted, ScriptedServer, chat_reply, scripted_server
 
 from robust_eval.experiment.plan import stages_of, total
 
-Reply = tuple[int, dict[str, str], Any]
 QUESTIONS = ["Which city is the capital of France?", "Who wrote Emma?", "What is the largest ocean?", "Who is Waldo?"]
 FILTERED = (400, {}, {"error": {"message": "The prompt was filtered", "type": "invalid", "code": "content_filter"}})
 
 
-def said(text: str, finish: str = "stop") -> Reply:
-    message = {"role": "assistant", "content": text}
-    choice = {"index": 0, "message": message, "finish_reason": finish, "logprobs": None}
-    usage = {"prompt_tokens": 50, "completion_tokens": 5}
-    return 200, {}, {"object": "chat.completion", "choices": [choice], "usage": usage}
+def said(text: str, finish: str = "stop") -> Scripted:
+    status, headers, reply = chat_reply(text)
+    reply["choices"][0]["finish_reason"] = finish
+    return status, headers, reply
 
 
-def rewrites(body: Body) -> Reply:
+def rewrites(body: Body) -> Scripted:
     """Two rewrites of any question but of the last, which is filtered."""
     asked = body["messages"][-1]["content"]
     question = asked.rpartition("Question: ")[2].removesuffix("?")
@@ -33,7 +30,7 @@ def rewrites(body: Body) -> Reply:
     return said(f"1. Tell me please: {question.lower()}?\n2. I would like to know this. {question}, if you know?")
 
 
-def answers(body: Body) -> Reply:
+def answers(body: Body) -> Scripted:
     """Filters the rewrites of Emma before they are answered, and the greedy reply about the ocean."""
     asked = body["messages"][-1]["content"].rpartition("Question: ")[2]
     if re.search("(?i)emma", asked) and "Who wrote Emma?\n" not in asked:
@@ -56,11 +53,8 @@ def measured() -> Iterator[ScriptedServer]:
 
 
 @pytest.fixture
-def settings(
-    writer: ScriptedServer, measured: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> list[str]:
+def settings(writer: ScriptedServer, measured: ScriptedServer, tmp_path: Path) -> list[str]:
     """Those of both models, and of four questions."""
-    monkeypatch.setattr("robust_eval.runtime.cache.cache_folder", lambda: tmp_path / "cache")
     file = tmp_path / "questions.jsonl"
     records = [
         {"id": f"q{number}", "question": text, "answers": ["Paris"]} for number, text in enumerate(QUESTIONS, start=1)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from api_server import api_server
 from documented_server import SERVERS, DocumentedServer, asks
+from experiments import ask as ask_server
 from experiments import run_experiment
 from scripted_server import scripted_server
 
@@ -18,10 +19,8 @@ STRUCTURED = "sampler.repetition.structured=true"
 
 
 def ask(url: str, folder: Path, *overrides: str) -> Result:
-    folder.mkdir(parents=True)
-    served = ["model=openai_compatible", f"model.base_url={url}", "model.model=m", "experiment=certainty"]
-    few = ["dataset.limit=3", "sampler.repetition.trials=2", "tracking=none", f"paths.mlruns={folder.parent}"]
-    return run_experiment(folder, *served, *few, *overrides)
+    few = ["dataset.limit=3", "sampler.repetition.trials=2"]
+    return ask_server(url, folder, "experiment=certainty", *few, *overrides)
 
 
 def test_each_reply_of_llama_cpp_is_a_letter(tmp_path: Path):

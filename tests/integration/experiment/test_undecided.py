@@ -15,12 +15,6 @@ FEW = (
 )
 
 
-@pytest.fixture(autouse=True)
-def cache(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    folder = tmp_path_factory.mktemp("cache")
-    monkeypatch.setattr("robust_eval.runtime.cache.cache_folder", lambda: folder)
-
-
 @pytest.fixture
 def served() -> Iterator[ScriptedServer]:
     with scripted_server(FadingServer()) as server:

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 import pytest
 from experiments import configuration, run_experiment
-from scripted_server import Body, ScriptedServer, certain_choice, scripted_server
+from numbered_server import settings as numbered
+from scripted_server import Body, ScriptedServer, certain_reply, scripted_server
 
 from robust_eval.answer import read_answers
 from robust_eval.error import UserError
@@ -41,58 +42,28 @@ class Server:
         text, t, seed = body["messages"][-1]["content"], body.get("temperature", 1.0), body.get("seed", 0)
         found = re.findall(r"(\w+) number (\d+)\?", text)
         if not found:
-            return said("a llama")
+            return certain_reply("a llama")
         wording, number = found[-1][0], int(found[-1][1])
         if self.ends_after is not None and self.asked.total() >= self.ends_after:
             return 401, {}, {"error": {"message": "no such key", "code": "invalid_api_key"}}
         if "rewrite" in text.lower():
             self.rewritten[number] += 1
-            return said(f"1. Name number {number}?\n2. Tell number {number}?")
+            return certain_reply(f"1. Name number {number}?\n2. Tell number {number}?")
         self.asked[number, wording, t, seed] += 1
         firm = 0.4 + 2.4 * (zlib.crc32(f"{number}".encode()) % 101) / 100
         drawn = zlib.crc32(f"{wording} {number} {t!r} {seed}".encode()) % 1000 / 1000
         right = self.known(number) and (t == 0 or drawn < 1.5 - t / firm)
-        return said(answer_to(number) if right else "Xanadu")
+        return certain_reply(f"word{number}" if right else "Xanadu")
 
     @property
     def numbers(self) -> set[int]:
         return {number for number, *_ in self.asked}
 
 
-def answer_to(number: int) -> str:
-    return f"Item{number}"
-
-
-def said(text: str) -> tuple[int, Mapping[str, str], Any]:
-    return 200, {}, {"choices": [certain_choice(0, text)], "usage": {"prompt_tokens": 20, "completion_tokens": 1}}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    folder = tmp_path_factory.mktemp("cache")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("robust_eval.runtime.cache.cache_folder", lambda: folder)
-        yield
-
-
 @pytest.fixture
 def server() -> Iterator[ScriptedServer]:
     with scripted_server(Server()) as server:
         yield server
-
-
-def settings_for(server: ScriptedServer, folder: Path) -> list[str]:
-    """The questions, written to a folder, and the server that is asked."""
-    file = folder / "questions.jsonl"
-    records = [
-        {"id": f"q{number}", "question": f"What is number {number}?", "answers": [answer_to(number)]}
-        for number in range(QUESTIONS)
-    ]
-    file.write_text("".join(json.dumps(record) + "\n" for record in records))
-    return [
-        *("dataset=jsonl", "dataset.name=numbers", f"dataset.path={file}", "tracking=none"),
-        *("model=openai_compatible", f"model.base_url={server.url}", "model.model=m"),
-    ]
 
 
 FRS = (
@@ -108,7 +79,7 @@ Ask = Callable[..., tuple[Result, Path]]
 
 @pytest.fixture
 def ask(server: ScriptedServer, tmp_path: Path) -> Ask:
-    settings = settings_for(server, tmp_path)
+    settings = numbered(server, tmp_path, QUESTIONS)
     return lambda *overrides, **options: asked_in(tmp_path, settings, *overrides, **options)
 
 
@@ -139,7 +110,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
     handler.emit = records.append  # type: ignore[method-assign]
     logger = logging.getLogger("robust_eval")
     with scripted_server(server := Server()) as scripted, pytest.MonkeyPatch.context() as patch:
-        settings = settings_for(scripted, place)
+        settings = numbered(scripted, place, QUESTIONS)
         patch.setattr(logger, "level", logging.INFO)
         logger.addHandler(handler)
         with contextlib.redirect_stdout(printed):
@@ -250,7 +221,7 @@ def test_rewrites_are_asked_for_of_the_questions_taken_alone(server: ScriptedSer
 
 
 def test_a_plan_says_that_it_is_the_most(server: ScriptedServer, tmp_path: Path):
-    settings = [*FRS, *settings_for(server, tmp_path), f"paths.mlruns={tmp_path / 'store'}", NARROW]
+    settings = [*FRS, *numbered(server, tmp_path, QUESTIONS), f"paths.mlruns={tmp_path / 'store'}", NARROW]
     assert [(stage.name, stage.requests, stage.is_upper_bound) for stage in stages_of(configuration(*settings))] == [
         ("greedy answers", QUESTIONS, True),
         ("sampled answers", QUESTIONS, True),

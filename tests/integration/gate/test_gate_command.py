@@ -15,8 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from experiments import run_experiment
+from json_lines import cases
 from junitparser import JUnitXml
-from scripted_server import Body, ScriptedServer, certain_choice, scripted_server
+from numbered_server import settings, write_questions
+from scripted_server import Body, ScriptedServer, certain_reply, scripted_server
 
 from robust_eval.cli import gate
 from robust_eval.gate.baselines import set_baseline
@@ -39,7 +41,7 @@ class Server:
         if body.get("n", 1) > 1:
             return 400, {}, {"error": {"message": "one choice at a time", "code": None}}
         if not found:
-            return said("a llama")
+            return certain_reply("a llama")
         if self.refuses:
             return 401, {}, {"error": {"message": "no such key", "code": "invalid_api_key"}}
         number, drawn = int(found[-1]), zlib.crc32(f"{found[-1]} {t!r} {seed}".encode()) % 1000 / 1000
@@ -47,11 +49,7 @@ class Server:
             return 400, {}, {"error": {"message": "bad luck", "code": None}}
         firm = 0.6 + zlib.crc32(found[-1].encode()) % 101 / 100 + self.firmer
         right = number >= self.known and (t == 0 or drawn < 1.5 - t / firm)
-        return said(f"Item{number}" if right else "Xanadu")
-
-
-def said(text: str) -> tuple[int, Mapping[str, str], Any]:
-    return 200, {}, {"choices": [certain_choice(0, text)], "usage": {"prompt_tokens": 20, "completion_tokens": 1}}
+        return certain_reply(f"word{number}" if right else "Xanadu")
 
 
 @pytest.fixture
@@ -64,27 +62,20 @@ def server() -> Iterator[ScriptedServer]:
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with questions and a baseline that knows all the answers."""
     place = tmp_path_factory.mktemp("measured")
-    file = place / "questions.jsonl"
-    lines = [{"id": f"q{k}", "question": f"What is number {k}?", "answers": [f"Item{k}"]} for k in range(QUESTIONS)]
-    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     folder = place / "mlruns" / "runs" / "base"
     folder.mkdir(parents=True)
-    with scripted_server(Server()) as server, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("robust_eval.runtime.cache.cache_folder", lambda: place / "cache")
+    with scripted_server(Server()) as server:
         run_experiment(
             folder,
-            *("dataset=jsonl", "dataset.name=numbers", f"dataset.path={file}", "tracking=none", "experiment=frs"),
-            *("model=openai_compatible", f"model.base_url={server.url}", "model.model=m", "model.retries=0"),
+            *(*settings(server, place, QUESTIONS), "experiment=frs", "model.retries=0"),
             *("sampler.temperature_sweep.trials=1", "sampler.temperature_sweep.temperatures=[0.5,1]"),
-            f"paths.mlruns={place / 'mlruns'}",
         )
     return place
 
 
 @pytest.fixture
 def place(measured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the baseline, in which nothing is remembered of a server."""
-    monkeypatch.setattr("robust_eval.runtime.cache.cache_folder", lambda: tmp_path / "cache")
+    """A folder with the baseline."""
     monkeypatch.chdir(tmp_path)
     shutil.copytree(measured / "mlruns" / "runs", tmp_path / "mlruns" / "runs")
     return tmp_path
@@ -249,25 +240,25 @@ def test_it_ends_when_it_is_decided(gated: Gate, server: ScriptedServer):
     assert found["metrics"][0]["n"] == found["asked"]["taken"]
 
 
-def test_a_key_that_is_refused_leaves_it_open(gated: Gate, server: ScriptedServer):
-    server.answer = Server(refuses=True)
-    status, found = gated()
-    assert (status, found["outcome"], found["metrics"]) == (3, "INCONCLUSIVE", [])
-    assert "no such key" in found["reasons"][0]
-
-
-def test_a_server_that_is_away_leaves_it_open(gated: Gate):
-    status, found = gated("model.base_url=http://127.0.0.1:9/v1")
-    assert (status, found["outcome"]) == (3, "INCONCLUSIVE")
-    assert "127.0.0.1:9" in found["reasons"][0]
+DEAR = ("model.prompt_price=1000", "model.completion_price=1000", "model.budget=1")
 
 
 @pytest.mark.parametrize(
-    ("allowed", "said"), [("0.02", "failed"), ("1", "are missing")], ids=["of the run", "of the gate"]
+    ("answer", "words", "said"),
+    [
+        (Server(refuses=True), (), "no such key"),
+        (Server(), ("model.base_url=http://127.0.0.1:9/v1",), "127.0.0.1:9"),
+        (Server(fails=True), ("model.max_error_rate=0.02", "dataset.limit=100"), "failed"),
+        (Server(fails=True), ("model.max_error_rate=1", "dataset.limit=100"), "are missing"),
+        (Server(), DEAR, "could exceed model.budget=1 USD"),
+    ],
+    ids=["key refused", "server away", "errors of the run", "errors of the gate", "budget spent"],
 )
-def test_a_fifth_of_failed_requests_leaves_it_open(gated: Gate, server: ScriptedServer, allowed: str, said: str):
-    server.answer = Server(fails=True)
-    status, found = gated(f"model.max_error_rate={allowed}", "dataset.limit=100")
+def test_a_candidate_whose_answers_do_not_come_leaves_it_open(
+    gated: Gate, server: ScriptedServer, answer: Server, words: tuple[str, ...], said: str
+):
+    server.answer = answer
+    status, found = gated(*words)
     assert (status, found["outcome"]) == (3, "INCONCLUSIVE")
     assert said in found["reasons"][0]
 
@@ -285,34 +276,11 @@ def test_a_grader_that_cannot_be_loaded_leaves_it_open(gated: Gate, place: Path)
     assert found["reasons"][0].startswith(f"sentence model {place / 'moved'} cannot be loaded: there is no folder")
 
 
-def test_a_budget_that_is_spent_leaves_it_open(gated: Gate):
-    prices = ("model.prompt_price=1000", "model.completion_price=1000", "model.budget=1")
-    status, found = gated(*prices)
-    assert (status, found["outcome"]) == (3, "INCONCLUSIVE")
-    assert "could exceed model.budget=1 USD" in found["reasons"][0]
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("nowhere/run",), "there is no folder nowhere/run"),
-        (("sampler.trials=3",), "sampler.temperature_sweep.trials is 3 and was 1"),
-        (("grader.contains=substring",), "grader.contains is substring and was word"),
-        (("dataset.path=other.jsonl",), "the key of question q3 is Item4 and was Item3"),
-        (("model.nmae=x",), "there is no setting model.nmae (did you mean model.name?)"),
-        (("gate.level=3",), "gate: level must be between 0 and 1"),
-        (("target_half_width={frs.d1: 0.1}",), "a gate accepts only early_stop=true"),
-        (("until=decided",), "until is now early_stop=true"),
-        (("gate.figures={frs.d1: 0.1}",), "gate.figures is now gate.metrics"),
-        (("gate.metrics={frs.d9: 0.1}",), "gate.metrics names frs.d9, for which mlruns/runs/base has no values"),
-        (("gate.metrics={frs.entropy.mean: 0.1}",), "which has no direction (more_is_better)"),
-        (("mlruns/runs/base", "early_stop=true"), "is a finished run"),
-    ],
-)
+@pytest.mark.parametrize(("words", "said"), cases(__file__, "a_mistake_in_the_call_ends_with_2_and_a_sentence"))
 def test_a_mistake_in_the_call_ends_with_2_and_a_sentence(
-    gated: Gate, words: tuple[str, ...], said: str, place: Path, capsys: pytest.CaptureFixture[str]
+    gated: Gate, words: list[str], said: str, place: Path, capsys: pytest.CaptureFixture[str]
 ):
-    other = {"id": "q3", "question": "What is number 3?", "answers": ["Item4"]}
+    other = {"id": "q3", "question": "What is number 3?", "answers": ["word4"]}
     (place / "other.jsonl").write_text(json.dumps(other) + "\n")
     assert gated(*words) == (2, {})
     assert said in " ".join(capsys.readouterr().err.split())
@@ -331,8 +299,7 @@ def test_a_baseline_that_is_written_wrongly_is_a_mistake_that_names_those_that_t
 def test_questions_that_the_baseline_was_not_asked_are_left_out_which_is_said(
     gated: Gate, place: Path, caplog: pytest.LogCaptureFixture
 ):
-    lines = [{"id": f"q{k}", "question": f"What is number {k}?", "answers": [f"Item{k}"]} for k in range(QUESTIONS + 7)]
-    (place / "more.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_questions(place / "more.jsonl", QUESTIONS + 7)
     status, found = gated("dataset.path=more.jsonl")
     assert (status, found["shared_questions"]) == (0, QUESTIONS)
     assert "questions left out because the baseline did not ask them: 7" in caplog.text

@@ -12,6 +12,7 @@ import pytest
 from experiments import configuration, run_experiment
 from json_lines import cases
 from scripted_server import Body, ScriptedServer, scripted_server
+from scripted_server import chat_reply as said
 
 from robust_eval.config.overrides import checked_overrides
 from robust_eval.config.schema import register
@@ -22,15 +23,6 @@ from robust_eval.tracking.result import Result
 
 QUESTIONS = [(f"q{number}", f"What is the name of town {number}?", f"Alder{number}ton") for number in range(12)]
 INJECTIONS = cases(__file__, "injections")
-
-
-def said(text: str) -> tuple[int, dict[str, str], Any]:
-    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop", "logprobs": None}
-    return (
-        200,
-        {},
-        {"object": "chat.completion", "choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 4}},
-    )
 
 
 def shown(body: Body) -> dict[str, str]:
@@ -52,11 +44,6 @@ def by_the_reference(body: Body) -> tuple[int, dict[str, str], Any]:
 def judge() -> Iterator[ScriptedServer]:
     with scripted_server(by_the_reference) as server:
         yield server
-
-
-@pytest.fixture(autouse=True)
-def own_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("robust_eval.runtime.cache.cache_folder", lambda: tmp_path / "cache")
 
 
 def settings(folder: Path, judge: ScriptedServer, replies: list[str], *more: str) -> list[str]:

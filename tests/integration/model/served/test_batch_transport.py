@@ -2,7 +2,7 @@
 
 import random
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from batch_server import BatchServer, batch_server
 from experiments import run_experiment
+from failing_store import FailingStore
 
 from robust_eval.answer import DEFAULT_TEMPERATURE, rows
 from robust_eval.cli.dry_run import cancel_batches, dry_run
@@ -99,28 +100,6 @@ MOMENTS = ("before", "after", "stored")
 """A run is killed before the service is asked something, after it has answered, or when something was stored."""
 
 
-class Mortal:
-    """A store that kills after so many writings."""
-
-    def __init__(self, whole: SqliteStore, after: int) -> None:
-        self._whole, self._left = whole, after
-
-    @contextmanager
-    def open(self) -> Iterator[Any]:
-        with self._whole.open() as self._entries:
-            yield self
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._entries, name)
-
-    def put(self, entries: Mapping[bytes, bytes]) -> None:
-        self._entries.put(entries)
-        if entries:
-            self._left -= 1
-            if not self._left:
-                raise Killed
-
-
 def killed_at(
     moment: str,
     number: int,
@@ -142,7 +121,7 @@ def killed_at(
             raise Killed
         return found
 
-    mortal: Any = Mortal(store, number if moment == "stored" else 10**6)
+    mortal: Any = FailingStore(store, number if moment == "stored" else 10**6, Killed())
     with monkeypatch.context() as patch:
         patch.setattr(BatchTransport, "_at_service", dying)
         try:
@@ -211,24 +190,25 @@ def test_a_run_begun_in_one_way_goes_on_in_the_other(server: BatchServer, store:
     assert (before, len(server.bodies)) == (20, 40)
 
 
+@contextmanager
+def interrupted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Ctrl-C comes while the first batch is waited for."""
+    with monkeypatch.context() as patch:
+        patch.setattr(batch_transport.time, "sleep", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            yield
+
+
 def test_an_interrupt_leaves_the_batch_running_and_says_how_to_go_on_or_cancel_it(
     server: BatchServer, store: SqliteStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    requests = questions(10)
-
-    def interrupted(seconds: float) -> None:
-        if server.batches:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(batch_transport.time, "sleep", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        ask(config(server), store, requests)
+    with interrupted(monkeypatch):
+        ask(config(server), store, questions(10))
     assert caplog.messages[-1] == (
         f"batch batch_0 is in progress at {server.url}: rerun the command to collect the answers, or with "
         "cancel_batches=true to cancel"
     )
     assert server.calls["cancel"] == 0
-    monkeypatch.undo()
 
 
 def test_what_is_under_way_is_cancelled_and_asked_again_as_far_as_it_did_not_come(
@@ -236,10 +216,8 @@ def test_what_is_under_way_is_cancelled_and_asked_again_as_far_as_it_did_not_com
 ):
     requests = questions(10)
     expected = without_batches(server, requests)
-    with monkeypatch.context() as patch:
-        patch.setattr(batch_transport.time, "sleep", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt):
-            ask(config(server), store, requests)
+    with interrupted(monkeypatch):
+        ask(config(server), store, requests)
     with store.open() as entries:
         model = StoredModel(config(server), Local(), entries, Stopwatch())
         said = ["batch batch_0: cancelling, 0 of 40 requests were done"]
@@ -264,11 +242,9 @@ def test_a_command_cancels_what_its_run_has_sent_and_a_plan_has_both_prices(
     assert float(whole) == pytest.approx(2 * float(cost), abs=0.002)
     cancel_batches(checked, False)
     assert capsys.readouterr().out == "this run has no batch in progress\n"
-    with monkeypatch.context() as patch:
-        patch.setattr(batch_transport.time, "sleep", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
-        (tmp_path / "run").mkdir()
-        with pytest.raises(KeyboardInterrupt):
-            run_experiment(tmp_path / "run", *checked.overrides)
+    (tmp_path / "run").mkdir()
+    with interrupted(monkeypatch):
+        run_experiment(tmp_path / "run", *checked.overrides)
     capsys.readouterr()
     cancel_batches(checked, False)
     assert capsys.readouterr().out == "batch batch_0: cancelling, 0 of 3 requests were done\n"
@@ -304,16 +280,10 @@ def test_a_service_that_does_not_answer_for_long_ends_the_run_and_keeps_the_batc
     assert len(server.batches) == 1
 
 
-def test_a_batch_that_the_service_knows_no_more_is_asked_again(server: BatchServer, store: SqliteStore):
+@pytest.mark.parametrize("lost", ["look", "download"], ids=["a batch", "results"])
+def test_what_the_service_has_no_more_is_asked_again(server: BatchServer, store: SqliteStore, lost: str):
     requests = questions(3)
-    server.faults["look"] = ["gone"]
-    assert told(ask(config(server), store, requests)) == without_batches(server, requests)
-    assert len(server.batches) == 2
-
-
-def test_results_that_the_service_has_removed_are_asked_again(server: BatchServer, store: SqliteStore):
-    requests = questions(3)
-    server.faults["download"] = ["gone"]
+    server.faults[lost] = ["gone"]
     assert told(ask(config(server), store, requests)) == without_batches(server, requests)
     assert len(server.batches) == 2
 
@@ -323,10 +293,8 @@ def test_a_run_takes_what_it_wants_of_a_batch_and_leaves_the_rest_to_the_one_tha
 ):
     requests = questions(10)
     expected = without_batches(server, requests)
-    with monkeypatch.context() as patch:
-        patch.setattr(batch_transport.time, "sleep", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt):
-            ask(config(server), store, requests)
+    with interrupted(monkeypatch):
+        ask(config(server), store, requests)
     caplog.clear()
     assert told(ask(config(server), store, requests[:4])) == [row for row in expected if row[0] in QUESTIONS[:4]]
     assert told(ask(config(server), store, requests)) == expected

@@ -14,7 +14,7 @@ import time
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from api_server import api_server
+from failing_store import FailingStore
 from fault_proxy import FAULTS, INSTEAD, Exchange, FaultProxy, Message, _error
 from interrupts import interrupted
 from scripted_server import Scripted, scripted_server
@@ -47,7 +48,7 @@ from robust_eval.model.served.transport import client
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime.cache import get_or_measure
 from robust_eval.runtime.process import Stopwatch
-from robust_eval.store.base import Entries, NoStore, Store
+from robust_eval.store.base import NoStore, Store
 from robust_eval.store.sqlite import SqliteStore
 from robust_eval.store.stored_model import StoredModel
 
@@ -288,39 +289,6 @@ def test_a_fault_that_every_request_meets_once_costs_no_answer(
 # ------------------------------------------------------------------------------------ stopping and going on
 
 
-class Interrupted:
-    """A store whose ``after``-th writing is followed by an exception; ``kept`` counts the answers written."""
-
-    def __init__(self, whole: SqliteStore, after: int, problem: BaseException) -> None:
-        self._whole, self._left, self._problem = whole, after, problem
-        self.kept: Counter[bytes] = Counter()
-
-    @contextmanager
-    def open(self) -> Iterator[Entries]:
-        with self._whole.open() as self._entries:
-            yield self
-
-    def again(self) -> str:
-        return ""
-
-    def get(self, keys: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
-        return self._entries.get(keys)
-
-    def put(self, entries: Mapping[bytes, bytes]) -> None:
-        self._entries.put(entries)
-        for key, value in entries.items():
-            self.kept[key] = reply_tables.from_bytes(value, SCHEMA).num_rows
-        self._left -= 1
-        if not self._left:
-            raise self._problem
-
-    def lock_keys(self, keys: Iterable[bytes]) -> AbstractContextManager[None]:
-        return self._entries.lock_keys(keys)
-
-    def size(self) -> str:
-        return ""
-
-
 REQUESTS = 15
 TOTAL = REQUESTS * 2 * 4
 
@@ -392,13 +360,13 @@ def test_what_was_written_before_a_crash_is_not_asked_again(
     requests = questions(REQUESTS)
     threads = len(sys._current_frames())
     with stub.stub_server(seconds=0.05) as url, Proxy(url) as proxy:
-        crashing = Interrupted(store, 5, problem)
+        crashing: Any = FailingStore(store, 5, problem)
         with deadline(20), pytest.raises(type(problem)):
             ask(config(proxy.base_url, max_concurrency=4), crashing, requests)
         assert len(sys._current_frames()) == threads + 1  # the proxy's own
         with deadline(20):
             proxy.wait_until_left()  # nothing goes on behind our back
-        kept = sum(crashing.kept.values())
+        kept = sum(reply_tables.from_bytes(value, SCHEMA).num_rows for value in crashing.kept.values())
         assert 10 <= kept < TOTAL
         proxy.forget()
         table = ask(config(proxy.base_url, max_concurrency=4), store, requests)
@@ -574,24 +542,6 @@ def test_a_word_for_the_end_that_is_in_no_dialect_is_said_once_and_recorded(
     with store.open() as entries:
         described = StoredModel(model, Local(), entries, Stopwatch()).description()
     assert described["unknown_finish_reasons"] == "ran_dry\\n"
-
-
-def test_more_requests_at_once_than_files_may_be_open_are_refused_before_anything_is_sent(
-    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (64, 64))
-    seen: list[Body] = []
-
-    def says(body: Body, headers: Mapping[str, str]) -> tuple[int, Any]:
-        seen.append(body)
-        return 200, good(body)
-
-    with (
-        scripted(says) as url,
-        pytest.raises(UserError, match=r"model\.max_concurrency=200 needs .* the hard limit is 64 \(ulimit -Hn\)"),
-    ):
-        ask(config(url, max_concurrency=200), store, questions(2))
-    assert seen == []
 
 
 def test_greedy_answers_bring_the_log_probabilities_that_are_asked_for(proxy: Proxy):
@@ -824,6 +774,14 @@ def test_what_a_server_cannot_do_is_said_before_anything_is_asked(known: Callabl
     with pytest.raises(UserError) as problem:
         ask(config(SERVER), NoStore(), [request])  # nobody is there who could be asked
     assert str(problem.value) == said
+
+
+def test_more_requests_at_once_than_files_may_be_open_are_refused_before_anything_is_sent(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (64, 64))
+    with pytest.raises(UserError, match=r"model\.max_concurrency=200 needs .* the hard limit is 64 \(ulimit -Hn\)"):
+        ask(config(SERVER, max_concurrency=200), NoStore(), questions(2))
 
 
 def test_log_probabilities_that_are_not_needed_are_not_missed(known: Callable[[Capabilities], None], instant: str):
@@ -1107,35 +1065,24 @@ def test_a_bad_question_with_many_answers_stops_nobody_else(known: Callable[[Cap
     assert list(rows(errors, *PLACE)) == places([question(0, trials=10)])
 
 
-def test_a_run_that_must_end_does_not_wait_for_its_rate_limit():
-    with (
-        scripted(lambda body, headers: (401, refusal("no"))) as url,
-        deadline(3),
-        pytest.raises(UserError, match="refuses to answer: 401 no"),
-    ):
-        ask(config(url, requests_per_minute=60), NoStore(), questions(30))
-
-
-def test_a_run_that_must_end_does_not_wait_for_repetitions():
-    number = 0
+@pytest.mark.parametrize(
+    ("replies", "settings", "said"),
+    [
+        ([(401, "no", {})], {"requests_per_minute": 60}, "refuses to answer: 401 no"),
+        ([(500, "later", {"retry-after": "60"}), (401, "no", {})], {}, "refuses to answer: 401 no"),
+        ([(429, "daily limit", {"retry-after": "36000"})], {"total_timeout": 2}, "requests a back-off of 3"),
+    ],
+    ids=["of the rate limit", "before a retry", "of hours"],
+)
+def test_a_run_that_must_end_sits_out_no_wait(replies: list[tuple[int, str, Any]], settings: Any, said: str):
+    left = iter(replies)
 
     def says(body: Body, headers: Mapping[str, str]) -> tuple[int, Any, Mapping[str, str]]:
-        nonlocal number
-        number += 1
-        if number == 1:
-            return 500, refusal("later"), {"retry-after": "60"}
-        return 401, refusal("no"), {}
+        status, message, more = next(left, replies[-1])
+        return status, refusal(message), more
 
-    with scripted(says) as url, deadline(4), pytest.raises(UserError, match="refuses to answer: 401 no"):
-        ask(config(url), NoStore(), questions(30))
-
-
-def test_a_server_that_asks_to_come_back_after_hours_does_not_hold_a_run_up_in_silence():
-    def says(body: Body, headers: Mapping[str, str]) -> tuple[int, Any, Mapping[str, str]]:
-        return 429, refusal("daily limit"), {"retry-after": "36000"}
-
-    with scripted(says) as url, deadline(5), pytest.raises(UserError):
-        ask(config(url, total_timeout=2), NoStore(), questions(30))
+    with scripted(says) as url, deadline(5), pytest.raises(UserError, match=said):
+        ask(config(url, **settings), NoStore(), questions(30))
 
 
 @pytest.mark.usefixtures("probing")
