@@ -225,9 +225,8 @@ class FaultProxy:
 
     A request meets one of the ``faults`` with probability ``rate``. The seed, its body, and how often that body was
     seen decide, so the order of arrival does not matter. The same body meets at most ``times`` faults in a row (None:
-    no limit); ``repeats``: whatever its first request met it meets again, until then. What would change nothing (one
-    choice of one; an error of the server's own) is no fault in the log. ``retry_after`` and ``slow`` are in seconds.
-    ValueError for a fault that there is not.
+    no limit). What would change nothing (one choice of one; an error of the server's own) is no fault in the log.
+    ``retry_after`` and ``slow`` are in seconds.
     """
 
     def __init__(
@@ -237,18 +236,14 @@ class FaultProxy:
         rate: float = 0.2,
         seed: int = 0,
         times: int | None = None,
-        repeats: bool = False,
         retry_after: float = 1,
         slow: float = 0.5,
     ) -> None:
-        if unknown := set(faults) - set(FAULTS):
-            raise ValueError(f"no such fault: {', '.join(sorted(unknown))}")
         self._upstream = urlsplit(upstream)
         self._faults = list(faults)
         self._rate = rate
         self._seed = seed
         self._times = times
-        self._repeats = repeats
         self._retry_after = retry_after
         self._slow = slow
         self.clear()
@@ -353,8 +348,7 @@ class FaultProxy:
 
     def _draw(self, body: bytes) -> Exchange:
         digest = hashlib.sha256(body).hexdigest()
-        seen = 0 if self._repeats else self._seen[digest]
-        chance = random.Random(f"{self._seed} {digest} {seen}")
+        chance = random.Random(f"{self._seed} {digest} {self._seen[digest]}")
         faulty = chance.random() < self._rate and (self._times is None or self._in_a_row[digest] < self._times)
         self._seen[digest] += 1
         self._in_a_row[digest] = self._in_a_row[digest] + 1 if faulty else 0

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
@@ -14,6 +13,7 @@ from experiments import configuration, run_experiment
 from json_lines import cases
 from tiny_model import KNOWN, plain_settings, save_tiny_model
 
+from robust_eval.answer import rows
 from robust_eval.config.overrides import checked_overrides
 from robust_eval.config.schema import register
 from robust_eval.error import UserError
@@ -131,32 +131,19 @@ def test_answers_lie_in_one_table_that_says_who_asked(profiled: tuple[Result, Pa
 
 def test_the_profile_joins_them_by_question(profiled: tuple[Result, Path]):
     result, folder = profiled
-    table = pq.read_table(folder / "profile.parquet")
-    assert table["question_id"].to_pylist() == [question.id for question in result.kept]
-    sweep, reworded, repeated = (result.graded_by_sampler[name] for name in METHODS)
-    for row in table.to_pylist():
-        verdicts = right(reworded, row["question_id"])
-        assert row["worst"] == min(verdicts)
-        assert row["right_share"] == pytest.approx(np.mean(verdicts))
-        assert row["error_rate"] == pytest.approx(1 - np.mean(right(repeated, row["question_id"])))
-        by_temperature = [right(sweep, row["question_id"], t) for t in (0.5, 1.0, 2.0)]
-        broken = [t for t, trials in zip((0.5, 1.0, 2.0), by_temperature, strict=True) if 2 * sum(trials) < 4]
-        assert row["breaking_temperature"] == (broken[0] if broken else math.inf)
-    firm = [
-        row["breaking_temperature"] == math.inf and row["worst"] == 1 == 1 - row["error_rate"]
-        for row in table.to_pylist()
-    ]
+    table = pq.read_table(folder / "profile.parquet").to_pylist()
+    assert [row["question_id"] for row in table] == [question.id for question in result.kept]
+    breaking = dict(rows(result.tables["frs"], "question_id", "breaking_temperature"))
+    wrong = dict(rows(result.tables["certainty"], "question_id", "error_rate"))
+    right = dict(rows(result.tables["agreement"], "question_id", "difficulty"))
+    for row in table:
+        place = row["question_id"]
+        assert (row["breaking_temperature"], row["error_rate"]) == (breaking[place], wrong[place])
+        assert row["right_share"] == pytest.approx(right[place])
+    firm = [row["breaking_temperature"] == math.inf and row["worst"] == 1 == 1 - row["error_rate"] for row in table]
     assert result.summary()["profile.robust"] == pytest.approx(np.mean(firm))
     questions = pq.read_table(folder / "questions.parquet")
-    kept = questions.filter(questions["kept"])
-    assert kept["profile.robust"].to_pylist() == firm
-
-
-def right(graded: pa.Table, question_id: str, temperature: float | None = None) -> list[bool]:
-    own = pc.equal(graded["question_id"], question_id)
-    if temperature is not None:
-        own = pc.and_(own, pc.equal(graded["temperature"], temperature))
-    return [bool(verdict) for verdict in graded.filter(own)["correct"].to_pylist()]
+    assert questions.filter(questions["kept"])["profile.robust"].to_pylist() == firm
 
 
 def test_the_report_shows_all_three_and_where_they_disagree(profiled: tuple[Result, Path]):
