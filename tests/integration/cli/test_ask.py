@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from golden import Golden
 from shell import Shell
 from statsmodels.stats.proportion import proportion_confint
 from tiny_model import plain_settings, save_tiny_model
@@ -17,7 +18,6 @@ from robust_eval.answer import NO_ANSWER, NO_REPLY, Answers, answer_table
 from robust_eval.config.overrides import Checked, checked_overrides
 from robust_eval.model.base import Request, Temperatures
 from robust_eval.model.local.transformers import Transformers
-from robust_eval.normalization import normalize
 
 ask_module = importlib.import_module("robust_eval.cli.ask")
 FRANCE = "What is the capital of France?"
@@ -217,18 +217,6 @@ def test_raters_are_asked_several_times(ask: Ask, script: Script):
     ]
 
 
-def test_a_rater_without_an_answer_is_wrong(ask: Ask, script: Script):
-    script(by_wording("Nice", {"text": "", "outcome": "empty"}, "Paris", "Lyon", "Paris", "Paris"))
-    answer = ask(FRANCE, *QUICK)
-    assert answer.tables[WORDINGS][1][2] == "(empty)"
-    assert answer.tables[CLUSTERS] == [  # of clusters of one size that of the first answer comes first
-        ["1", "Paris (voted for)", "3", *share(3, 6), "2, 4, 5"],
-        ["2", "Nice", "1", *share(1, 6), "0"],
-        ["3", "Lyon", "1", *share(1, 6), "3"],
-    ]
-    assert unsupervised(answer) == agreement([3, 1, 1])
-
-
 @pytest.mark.parametrize("outcome", NO_REPLY)
 def test_a_rater_without_a_reply_is_neither_right_nor_wrong_and_in_no_share(ask: Ask, script: Script, outcome: str):
     script(by_wording("Paris", {"text": "", "outcome": outcome}, "Paris", "Paris", "Lyon", "Paris"))
@@ -241,14 +229,16 @@ def test_a_rater_without_a_reply_is_neither_right_nor_wrong_and_in_no_share(ask:
 
 
 @pytest.mark.parametrize("outcome", [each for each in NO_ANSWER if each != "invalid"])
-def test_a_refusal_is_not_right(ask: Ask, script: Script, outcome: str):
-    script(by_wording("Paris", {"text": "Paris", "outcome": outcome}, "Paris", "Lyon", "Lyon", "Paris"))
+def test_a_rater_without_an_answer_is_in_every_share_and_in_no_cluster(ask: Ask, script: Script, outcome: str):
+    script(by_wording("Nice", {"text": "Paris", "outcome": outcome}, "Paris", "Lyon", "Paris", "Paris"))
     answer = ask(FRANCE, *QUICK)
     assert answer.tables[WORDINGS][1][2] == f"Paris ({outcome})"
-    assert answer.tables[CLUSTERS] == [
-        ["1", "Paris (voted for)", "3", *share(3, 6), "0, 2, 5"],
-        ["2", "Lyon", "2", *share(2, 6), "3, 4"],
+    assert answer.tables[CLUSTERS] == [  # of clusters of one size that of the first answer comes first
+        ["1", "Paris (voted for)", "3", *share(3, 6), "2, 4, 5"],
+        ["2", "Nice", "1", *share(1, 6), "0"],
+        ["3", "Lyon", "1", *share(1, 6), "3"],
     ]
+    assert unsupervised(answer) == agreement([3, 1, 1])
 
 
 ESCAPE = "What is meant by the escape speed at a planet's surface, if air resistance is ignored?"
@@ -276,47 +266,16 @@ def test_a_multiple_choice_question_keeps_its_choices(ask: Ask, script: Script):
     assert len({request.prompt.question for request in model.asked}) == 6
 
 
-TAKES = "robust-eval ask needs sampler=perturbation with one temperature"
-MISTAKES = {
-    (FRANCE, "sampler.temperatures=[0.5,1.0]"): TAKES,
-    (FRANCE, "sampler=temperature_sweep"): TAKES,
-    (FRANCE, "experiment=frs"): TAKES,
-    (FRANCE, "sampler=exact", "metric=frs"): TAKES,
-    (FRANCE, "seed=1,2"): "one configuration at a time: seed=1,2 has several values",
-    (FRANCE, "model=smollm2_135m,smollm2_360m"): "one configuration at a time: model=smollm2_135m,smollm2_360m has "
-    "several values",
-    ("seed=1", FRANCE): f"{FRANCE!r} is not an override: write KEY=VALUE",
-    ("",): "the question is empty",
-    (" \n",): "the question is empty",
-    (
-        "Who wrote the play Hamlet?",
-    ): "question asked, 'Who wrote the play Hamlet?', is an exemplar of the prompt; remove "
-    "the question, or set sampler.prompts to another file of exemplars, or to builtin:zero_shot.yaml without any",
-}
+MISTAKES = Golden(Path(__file__).with_name("ask_mistakes.jsonl"))
 
 
-@pytest.mark.parametrize("arguments", MISTAKES, ids=" ".join)
-def test_a_mistake_is_answered_in_one_sentence_before_anything_is_asked(
-    ask: Ask, script: Script, arguments: tuple[str, ...]
-):
+@pytest.mark.parametrize("case", MISTAKES.cases, ids=lambda case: " ".join(case["arguments"]))
+def test_a_mistake_is_answered_in_one_sentence_before_anything_is_asked(ask: Ask, script: Script, case: dict[str, Any]):
     model = script(by_wording(*RATERS))
-    question, *options = arguments
+    question, *options = case["arguments"]
     answer = ask(question, *QUICK, *options)
-    assert (answer.status, answer.error) == (1, f"error: {MISTAKES[arguments]}")
-    assert not model.asked
-    assert not answer.tables
-
-
-NOT_ON_RECORD = (
-    "error: the question has no rewrites: let a model write some (rewriter=llm), or ask a question with recorded ones"
-)
-
-
-@pytest.mark.parametrize("question", ["Why is the sky blue?", FRANCE.lower()])
-def test_a_question_without_rewrites_on_record_is_refused(ask: Ask, script: Script, question: str):
-    model = script(by_wording(*RATERS))
-    assert ask(question, *QUICK) == Said(1, {}, [], NOT_ON_RECORD)
-    assert model.asked == []
+    MISTAKES.check(case, error=answer.error)
+    assert (answer.status, answer.tables, model.asked) == (1, {}, [])
 
 
 def test_nobody_is_asked_when_nothing_was_answered(ask: Ask, script: Script):
@@ -356,20 +315,6 @@ def test_another_model_may_write_the_rewrites(ask: Ask, script: Script):
     assert (answer.status, answer.error) == (1, "error: " + NO_WORDING)
 
 
-@pytest.mark.parametrize("question", ["What do bees collect from flowers?", " what do BEES collect from flowers? "])
-def test_an_exemplar_of_the_rewriting_prompt_is_refused(ask: Ask, script: Script, question: str):
-    model = script(writing(*LISTS))
-    answer = ask(question, "rewriter=llm")
-    assert answer == Said(
-        1,
-        {},
-        [],
-        f"error: question asked, {question.strip()!r}, is an exemplar of the prompt; remove the question, or set "
-        "rewriter.prompts to another file of exemplars, or to builtin:zero_shot.yaml without any",
-    )
-    assert model.asked == []
-
-
 NO_WORDING = "the question has no rewrites: choose another rewriter.model"
 
 
@@ -407,20 +352,8 @@ def test_a_model_is_asked_once(ask: Ask, loads: list[str], real: tuple[str, ...]
     assert loads == ["tiny"]
     assert (first.status, first.error) == (0, "")
     assert second == first
-    wordings, clusters = first.tables[WORDINGS], first.tables[CLUSTERS]
-    assert tuple(asked for _, asked, _ in wordings) == OF_FRANCE
-    forms = [normalize(text) for *_, text in wordings]
-    assert sorted(n for row in clusters for n in map(int, row[5].split(", "))) == list(range(6))
-    counts = [int(row[2]) for row in clusters]
-    assert counts == sorted(counts, reverse=True)
-    for row, count in zip(clusters, counts, strict=True):
-        assert row[3:5] == share(count, 6)
-        assert len(row[5].split(", ")) == count
-    for form in set(forms):  # answers with one form are in one cluster
-        members = {n for n in range(6) if forms[n] == form}
-        assert sum(members <= set(map(int, row[5].split(", "))) for row in clusters) == 1
-    assert unsupervised(first) == agreement(counts)
-    assert clusters[0][1].endswith("(voted for)")
+    assert tuple(asked for _, asked, _ in first.tables[WORDINGS]) == OF_FRANCE
+    assert sorted(n for row in first.tables[CLUSTERS] for n in map(int, row[5].split(", "))) == list(range(6))
 
 
 def test_nothing_but_answers_is_left_behind(
