@@ -28,7 +28,10 @@ def chromium() -> Iterator[Browser]:
 class Opened:
     """A page that is open, with everything that went wrong in it: errors, warnings, dialogs, calls to the network."""
 
-    def __init__(self, browser: Browser, file: Path, width: int = WIDE, scheme: Any = "light") -> None:
+    def __init__(self, browser: Browser, place: Path | str, width: int = WIDE, scheme: Any = "light") -> None:
+        """Open a file, or an address, which the page may ask."""
+        address = place if isinstance(place, str) else place.as_uri()
+        self._own = ("file:", "data:", "blob:", *([place] if isinstance(place, str) else []))
         self.troubles: list[str] = []
         self.page: Page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
         self.page.set_default_timeout(60_000)
@@ -36,13 +39,13 @@ class Opened:
         self.page.on("pageerror", lambda error: self._note(f"error: {error}"))
         self.page.on("dialog", lambda dialog: self._note(f"dialog: {dialog.message}"))
         self.page.on("request", self._requested)
-        self.page.goto(file.as_uri())
+        self.page.goto(address)
 
     def _note(self, trouble: str) -> None:
         self.troubles.append(trouble)
 
     def _requested(self, request: Any) -> None:
-        if not request.url.startswith(("file:", "data:", "blob:")):
+        if not request.url.startswith(self._own):
             self._note(f"network: {request.url}")
 
     def violations(self) -> list[str]:

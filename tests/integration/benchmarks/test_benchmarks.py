@@ -1,7 +1,6 @@
 """Benchmarks print a table in their quick form, and give the same figures as one flat JSON object."""
 
 import json
-import math
 import re
 import shutil
 from importlib import import_module
@@ -10,7 +9,6 @@ from typing import Any
 
 import pytest
 from shell import Shell
-from support.command import write_figures
 from support.counted_model import GRADER, CountedModel, setting, tiny
 from support.graphed import Graphed
 from support.ways import generate
@@ -61,16 +59,6 @@ def test_a_benchmark_runs_quickly_and_gives_what_it_prints(benchmark: Path, shel
     printed = NUMBER.findall(done.stdout)
     assert printed
     assert [number for number in printed if not shows(number, figures)] == []
-
-
-def test_a_figure_that_is_undefined_is_written_as_a_word_and_one_that_is_infinite_refused(tmp_path: Path):
-    file = tmp_path / "metrics.json"
-    write_figures(file, {"one": 1.5, "none": math.nan, "text": "here"})
-    written = json.loads(file.read_text())
-    figures = {name: value for name, value in written.items() if not name.startswith("origin.")}
-    assert figures == {"one": 1.5, "none": "undefined", "text": "here"}
-    with pytest.raises(ValueError, match="Out of range float values are not JSON compliant"):
-        write_figures(file, {"one": math.inf})
 
 
 def test_the_loop_for_a_gpu_draws_what_generate_draws_at_a_temperature_near_zero(tmp_path: Path):

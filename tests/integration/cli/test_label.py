@@ -1,5 +1,6 @@
 """People say which answers of a run are right, at a terminal or on a page, and its figures are corrected."""
 
+import http.client
 import io
 import json
 import re
@@ -19,10 +20,9 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from answer_rows import changed
-from axe_playwright_python.sync_playwright import Axe
-from browser import chromium
+from browser import Opened, chromium
 from labelled_run import FALSE, TEMPERATURES, labelled_run, truth
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, expect
 
 from robust_eval.cli import label as command
 from robust_eval.error import UserError
@@ -314,20 +314,11 @@ def served(run: Path) -> Iterator[tuple[Labelling, str, threading.Event]]:
         yield labelling, address, ended
 
 
-class Tab:
-    """The page in a window of its own, with everything that went wrong in it."""
+class Tab(Opened):
+    """The page in a window of its own."""
 
     def __init__(self, browser: Browser, address: str) -> None:
-        self.page: Page = browser.new_page()
-        self.troubles: list[str] = []
-        self.page.on("console", lambda message: self.troubles.append(message.text))
-        self.page.on("pageerror", lambda error: self.troubles.append(str(error)))
-        self.page.on("dialog", lambda dialog: self.troubles.append(dialog.message))
-        self.page.route(
-            lambda url: not url.startswith(address),
-            lambda route: (self.troubles.append(route.request.url), route.abort()),
-        )
-        self.page.goto(address)
+        super().__init__(browser, address)
         self.reached(0)
 
     def reached(self, done: int) -> None:
@@ -369,8 +360,7 @@ def test_the_page_works_with_the_keyboard_alone_and_hostile_replies_are_inert(
         "abstained",
         "right",
     ]
-    found = Axe().run(tab.page).response["violations"]
-    assert [rule["id"] for rule in found] == []
+    assert tab.violations() == []
     assert not ended.is_set()
     tab.page.keyboard.press("s")
     expect(tab.page.locator("#notice")).to_contain_text("stopped", timeout=60_000)
@@ -397,32 +387,17 @@ def test_two_tabs_at_once_lose_nothing(browser: Browser, served: tuple[Labelling
 
 
 def test_a_stranger_gets_nothing_from_the_server(served: tuple[Labelling, str, threading.Event]):
-    import http.client
-
     labelling, address, _ = served
     host, _, secret = address.removeprefix("http://").partition("/")
-    asked = [
+    text, of_json = {"Content-Type": "text/plain"}, {"Content-Type": "application/json"}
+    label, said = f"/{secret}label", {"tab": "x", "number": 0, "label": "right", "seen": None}
+    asked: list[tuple[str, str, dict[str, str], str]] = [
         ("GET", "/", {}, ""),
         ("GET", f"/{secret}", {"Host": "evil.example:80"}, ""),
-        (
-            "POST",
-            f"/{secret}label",
-            {"Content-Type": "text/plain"},
-            '{"tab": "x", "number": 0, "label": "right", "seen": null}',
-        ),
-        (
-            "POST",
-            f"/{secret}label",
-            {"Content-Type": "application/json"},
-            '{"tab": "x", "number": true, "label": "right"}',
-        ),
-        (
-            "POST",
-            f"/{secret}label",
-            {"Content-Type": "application/json"},
-            '{"tab": "x", "number": 99, "label": "right", "seen": null}',
-        ),
-        ("POST", f"/{secret}label", {"Content-Type": "application/json"}, "[" * 9000),
+        ("POST", label, text, json.dumps(said)),
+        ("POST", label, of_json, '{"tab": "x", "number": true, "label": "right"}'),
+        ("POST", label, of_json, json.dumps(said | {"number": 99})),
+        ("POST", label, of_json, "[" * 9000),
     ]
     for method, path, headers, body in asked:
         connection = http.client.HTTPConnection(host)

@@ -129,23 +129,13 @@ def test_a_tracked_run_shows_the_summary_in_mlflow(measure: Callable):
     assert found.info.status == "FINISHED"
     assert found.info.run_name == "frs+certainty, tiny, facts"
     finite = {name: value for name, value in result.summary().items() if value is not None}
-    curves = {name for name in found.data.metrics if name.startswith("curve/")}
-    singles = {name: value for name, value in found.data.metrics.items() if name not in curves}
+    singles = {name: value for name, value in found.data.metrics.items() if not name.startswith("curve/")}
     assert singles == {name: finite[name] for name in singles}
     assert {"frs", "frs.d1", "frs.d1.low", "accuracy.greedy", "accuracy.t1", "questions.kept", "prompts.asked"} <= {
         *singles
     }
     assert len(found.data.metrics) < 100 < len(finite)
-    for name in ("accuracy", "certainty.entropy", "certainty.error_rate"):
-        history = client.get_metric_history(found.info.run_id, f"curve/{name} by t in hundredths")
-        grid = (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0)
-        assert {entry.step: entry.value for entry in history} == {
-            round(t * 100): finite[f"{name}.t{t:g}"] for t in grid
-        }
-    table = json.loads(
-        client.download_artifacts(found.info.run_id, "tables/metrics.json")
-        and Path(client.download_artifacts(found.info.run_id, "tables/metrics.json")).read_text()
-    )
+    table = json.loads(Path(client.download_artifacts(found.info.run_id, "tables/metrics.json")).read_text())
     named = {row[0]: row[2] for row in table["data"]}
     assert {name for name in named if named[name] is not None} >= {
         name for name in finite if not name.endswith((".low", ".high", ".n"))
@@ -158,10 +148,6 @@ def test_a_tracked_run_shows_the_summary_in_mlflow(measure: Callable):
     assert {path.path for path in client.list_artifacts(found.info.run_id)} - DRAWN == FILES - DRAWN | {
         *("certainty.parquet", "mlflow_run.txt", "tables"),
     }
-    assert [path.path for path in client.list_artifacts(found.info.run_id, "tables")] == [
-        "tables/metrics.json",
-        "tables/questions.json",
-    ]
     assert found.data.tags["mlflow.note.content"].startswith(
         f"- {sentence(result)}\n- {few_kept(result)}\n\n**Metrics**\n\n| metric |"
     )

@@ -241,6 +241,8 @@ def flipped(file: Path) -> None:
     file.write_bytes(content)
 
 
+CHANGES = json.loads(Path(__file__).with_name("broken_samples.json").read_text())
+"""Values of a sample that are of another kind, or do not fit together."""
 BROKEN_WHOLE = {
     "cut at a half": cut(0.5),
     "cut at the end": cut(0.999),
@@ -256,16 +258,7 @@ BROKEN_SAMPLE = {
     "deep": raw(b"[" * 100_000),
     "no id": sample(id=...),
     "no epoch": sample(epoch=...),
-    "input of another kind": sample(input=7),
-    "empty input": sample(input=" "),
-    "target of another kind": sample(target={"a": 1}),
-    "target that is no choice": sample(choices=["a", "b"]),
-    "one choice": sample(choices=["Rome"]),
-    "output of another kind": sample(output=[]),
-    "scores of another kind": sample(scores=["x"]),
-    "temperature of another kind": sample(events=[{"event": "model", "config": {"temperature": "hot"}}]),
-    "negative temperature": sample(events=[{"event": "model", "config": {"temperature": -1}}]),
-    "messages of another kind": sample(messages=[{"role": 1}]),
+    **{kind: sample(**values) for kind, values in CHANGES.items()},
 }
 
 

@@ -190,25 +190,6 @@ def test_a_question_is_asked_again_unless_a_filter_refuses_it(outcome: str, aske
     )
 
 
-def test_the_rewrites_of_a_question_that_a_filter_refuses_the_second_time_stay():
-    result, model = played(
-        Llm(MODEL, rewrites=2), EMMA, emma=[numbered("By whom is Emma?"), Told("", "filtered_prompt")]
-    )
-    assert (rewrites(result), len(model.asked)) == ({"emma": ("By whom is Emma?",)}, 2)
-
-
-def test_rewrites_stand_in_the_order_in_which_they_came_and_questions_in_theirs():
-    italy = ["Which city is the capital of Italy?", "Name Italy's capital.", "Italy is governed from which city?"]
-    emma = ["Whose novel is Emma?", "By whom was Emma written?", "Who is the author of Emma?"]
-    result, _ = played(
-        Llm(MODEL, rewrites=3, drift="drop"),
-        *(ITALY, EMMA),
-        emma=[numbered(*emma[:2]), numbered(emma[1], emma[2])],
-        italy=[numbered(italy[0]), numbered(*italy[1:])],
-    )
-    assert list(rewrites(result).items()) == [("italy", tuple(italy)), ("emma", tuple(emma))]
-
-
 def test_context_and_choices_are_never_shown_and_never_changed():
     full = Question(
         "full",

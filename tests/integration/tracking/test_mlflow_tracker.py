@@ -84,6 +84,10 @@ def test_a_run_holds_parameters_metrics_tags_data_and_artifacts(mlruns: Path):
         "accuracy.t1.high": 0.6,
         "curve/accuracy by t in hundredths": 0.5,  # MLflow shows the last step, which nobody may take for the figure
     }
+    history = mlflow.MlflowClient(f"sqlite:///{mlruns}/mlflow.db").get_metric_history(
+        good.info.run_id, "curve/accuracy by t in hundredths"
+    )
+    assert [(point.step, point.value) for point in history] == [(20, 1.0), (60, 0.75), (100, 0.5)]
     (data,) = good.inputs.dataset_inputs
     assert (data.dataset.name, data.dataset.digest) == ("facts", ("0123456789" * 6)[:36])
     assert (mlruns / "artifacts" / good.info.run_id / "artifacts" / "report.html").read_text() == "<p>report"

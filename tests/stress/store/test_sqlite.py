@@ -17,6 +17,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
+from json_lines import cases
 
 from robust_eval.error import UserError
 from robust_eval.store import sqlite
@@ -456,34 +457,12 @@ def test_flipped_bytes_cost_entries_and_never_give_a_wrong_value(tmp_path: Path,
 
 
 @pytest.mark.parametrize(
-    ("place", "becomes"),
-    [
-        pytest.param(0, ord("Q"), id="magic number"),
-        pytest.param(16, 0x20, id="page size"),
-        pytest.param(18, 2, id="version for writing: write-ahead log"),
-        pytest.param(18, 3, id="version for writing: unknown"),
-        pytest.param(19, 2, id="version for reading: write-ahead log"),
-        pytest.param(19, 3, id="version for reading: unknown"),
-        pytest.param(29, 1, id="number of pages"),
-        pytest.param(35, 7, id="first free page"),
-        pytest.param(36, 0x80, id="number of free pages"),
-        pytest.param(47, 5, id="version of the schema"),
-        pytest.param(59, 2, id="encoding"),
-        pytest.param(104, 0, id="number of tables"),
-        pytest.param(b"entriesentries", ord("x"), id="name of a table"),
-        pytest.param(b"entriesentries", 0xE5, id="name, not UTF-8"),
-        pytest.param(b"TABLE entries", ord("X"), id="definition"),
-        pytest.param(b"TABLE entries", 0xD4, id="definition, not UTF-8"),
-        pytest.param(b"INTEGER PRIMARY", ord("J"), id="type of numbers"),
-        pytest.param(b"value BLOB", ord("w"), id="name of a column"),
-        pytest.param(b"robust_eval answers", ord("x"), id="text of the format"),
-        pytest.param(b"answers, format 1", 0xE1, id="text of the format, not UTF-8"),
-    ],
+    ("byte", "place", "becomes"), cases(__file__, "a_changed_byte_in_what_describes_the_file_costs_entries_at_most")
 )
 def test_a_changed_byte_in_what_describes_the_file_costs_entries_at_most(
-    tmp_path: Path, sound: bytes, place: int | bytes, becomes: int
+    tmp_path: Path, sound: bytes, byte: str, place: int | str, becomes: int
 ):
-    offset = place if isinstance(place, int) else sound.index(place)
+    offset = place if isinstance(place, int) else sound.index(place.encode())
     (tmp_path / FILE).write_bytes(changed(sound, offset, becomes))
     share, warnings = survived(tmp_path)
     assert share == 1 or warnings

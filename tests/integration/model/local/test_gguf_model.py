@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from architectures import tiny
+from json_lines import cases
 from tiny_gguf import SPECIAL, save_tiny_gguf
 
 from robust_eval.error import UserError
@@ -45,17 +46,18 @@ def test_the_embedded_model_by_its_path_has_the_answers_of_the_embedded_one(embe
 
 
 @pytest.mark.parametrize(
-    ("split", "tokens"),
-    [("gpt-2", ["12"]), ("smollm", ["1", "2"]), ("llama-bpe", ["<s>", "12"]), ("qwen2", ["1", "2"])],
+    ("metadata", "tokens"),
+    [
+        ({"pre": "gpt-2"}, ["12"]),
+        ({"pre": "smollm"}, ["1", "2"]),
+        ({"pre": "llama-bpe"}, ["<s>", "12"]),
+        ({"pre": "llama-bpe", "add_bos_token": False}, ["12"]),
+        ({"pre": "qwen2"}, ["1", "2"]),
+    ],
 )
-def test_text_is_split_as_the_file_says(cache: Path, split: str, tokens: list[str]):
-    tokenizer = load(save_tiny_gguf(cache / "tiny.gguf", pre=split), prompt_style="plain").tokenizer
+def test_text_is_split_and_begins_as_the_file_says(cache: Path, metadata: dict[str, object], tokens: list[str]):
+    tokenizer = load(save_tiny_gguf(cache / "tiny.gguf", **metadata), prompt_style="plain").tokenizer
     assert tokenizer.convert_ids_to_tokens(tokenizer("12").input_ids) == tokens
-
-
-def test_a_file_says_whether_texts_begin_with_its_first_token(cache: Path):
-    tokenizer = load(save_tiny_gguf(cache / "tiny.gguf", pre="llama-bpe", add_bos_token=False)).tokenizer
-    assert tokenizer.convert_ids_to_tokens(tokenizer("12").input_ids) == ["12"]
 
 
 @pytest.mark.parametrize(("template", "style"), [({}, "plain"), ({"chat_template": "{{ messages }}"}, "chat")])
@@ -73,21 +75,7 @@ def test_an_answer_ends_at_each_end_token_of_the_file(cache: Path):
     ]
 
 
-@pytest.mark.parametrize(
-    ("metadata", "loss"),
-    [
-        (
-            {"pre": "chatglm-bpe"},
-            "transformers does not know how its tokenizer splits text (tokenizer.ggml.pre=chatglm-bpe)",
-        ),
-        ({"rope_freqs": [1.0, 1.0, 2.0, 8.0]}, "transformers drops the scaling of its rotary positions"),
-        ({"model": "rwkv"}, "its type of tokenizer is not supported (tokenizer.ggml.model=rwkv)"),
-        (
-            {"model": "llama", "add_space_prefix": False},
-            "transformers puts a space before each text (tokenizer.ggml.add_space_prefix=false)",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("metadata", "loss"), cases(__file__, "a_file_that_would_lose_something_is_refused"))
 def test_a_file_that_would_lose_something_is_refused(cache: Path, metadata: dict[str, object], loss: str):
     file = save_tiny_gguf(cache / "tiny.gguf", **metadata)
     with pytest.raises(UserError) as problem:
@@ -132,17 +120,6 @@ def test_parts_in_several_packages_are_joined_and_checked(cache: Path, monkeypat
     assert gguf_model.converted_model("embedded:some-model/tiny.gguf", whole) == folder
 
 
-def test_a_file_with_another_checksum_is_refused(cache: Path):
-    file = cache / "model.gguf"
-    file.write_bytes(b"not a model")
-    found = hashlib.sha256(b"not a model").hexdigest()
-    with pytest.raises(UserError) as problem:
-        gguf_model.converted_model(str(file), "0" * 64)
-    assert str(problem.value) == (
-        f"{file} is not the expected file: its sha256 is {found}, not {'0' * 64}; install it again"
-    )
-
-
 def gguf(folder: Path) -> tuple[str, str]:
     file = folder / "model.gguf"
     file.write_bytes(b"weights")
@@ -162,6 +139,12 @@ def converting(monkeypatch: pytest.MonkeyPatch, fails: int = 0) -> list[Path]:
 
     monkeypatch.setattr(gguf_model, "_convert", convert)
     return conversions
+
+
+def test_a_file_with_another_checksum_is_refused(cache: Path):
+    file, found = gguf(cache)
+    with pytest.raises(UserError, match=f"its sha256 is {found}, not {'0' * 64}; install it again$"):
+        gguf_model.converted_model(file, "0" * 64)
 
 
 def test_a_model_is_converted_once_and_whole(cache: Path, monkeypatch: pytest.MonkeyPatch):

@@ -53,19 +53,6 @@ def plain_logprobs(model: TransformersModel, before: list[int], ids: list[int]) 
     return [logprobs[len(before) + place - 1, token].item() for place, token in enumerate(ids)]
 
 
-def test_an_answer_goes_on_behind_its_thought(folder: Path):
-    model = load(folder, thinking_budget=20)
-    (completions,) = ask(model, request())
-    encode = model.tokenizer
-    assert [(c.temperature, c.trial) for c in completions] == [(t, trial) for t in (0.7, 1.5) for trial in range(4)]
-    assert len({c.reasoning for c in completions}) > 1
-    for completion in completions:
-        assert completion.reasoning_tokens <= 20
-        assert len(completion.token_ids) <= 6
-        assert completion.weight == 1 / 4
-        assert completion.prompt_tokens == len(encode(f"{SHOWN}<think>\n").input_ids)
-
-
 def test_the_probabilities_of_an_answer_are_those_behind_prompt_thought_and_end(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -82,12 +69,17 @@ def test_the_probabilities_of_an_answer_are_those_behind_prompt_thought_and_end(
     (prompt, _), *behind = seen
     end = model.tokenizer("\n</think>\n\n").input_ids
     assert model.tokenizer.decode(prompt) == f"{SHOWN}<think>\n"
-    assert len(behind) == len(completions) == 8
+    assert [(c.temperature, c.trial) for c in completions] == [(t, trial) for t in (0.7, 1.5) for trial in range(4)]
+    assert len(behind) == 8
+    assert len({completion.reasoning for completion in completions}) > 1
     for (ids, _), completion in zip(behind, completions, strict=True):
         assert ids[: len(prompt)] == prompt
         assert ids[-len(end) :] == end
         thought = model.tokenizer.decode(ids[len(prompt) : -len(end)], skip_special_tokens=True)
         assert thought.strip() == completion.reasoning
+        assert completion.reasoning_tokens <= 12
+        assert len(completion.token_ids) <= 6
+        assert (completion.weight, completion.prompt_tokens) == (1 / 4, len(prompt))
         plain = plain_logprobs(model, ids, completion.token_ids)
         assert completion.token_logprobs == pytest.approx(plain, abs=1e-4)
 

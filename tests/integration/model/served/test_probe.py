@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted_server import Body, ScriptedServer, scripted_server, words
+from scripted_server import Answer, Body, ScriptedServer, scripted_server, words
 
 from robust_eval.error import UserError
 from robust_eval.model.base import Request
@@ -116,7 +116,7 @@ OFF = {"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
 ALL = Capabilities("max_tokens", True, True, OFF, 2.0, 20, False, 32, True)
 
 
-def found(kind: Kind, chat: bool = True, temperature: float = 1.0) -> tuple[Capabilities, ScriptedServer]:
+def found(kind: Answer, chat: bool = True, temperature: float = 1.0) -> tuple[Capabilities, ScriptedServer]:
     """What the probe says of a server, and what it asked."""
 
     async def ask(url: str) -> Capabilities:
@@ -166,7 +166,14 @@ CASES: dict[str, tuple[Kind, int, dict[str, Any]]] = {
     "three of n": (Kind(most_choices=3, cut_choices=True), 14, {"choices": 3}),
     "tempered": (Kind(tempered=True), 14, {"tempered_logprobs": True}),
     "tempered, plain": (Kind(tempered=True), 14, {"tempered_logprobs": True}),
+    "tempered, and sure": (Kind(tempered=True, logits=CONFIDENT), 14, {"tempered_logprobs": True}),
     "noise": (Kind(noise=0.04), 14, {}),
+    "more noise": (Kind(noise=0.06), 14, {}),
+    "a temperature or top_p": (
+        Kind(refuses=lambda body: {"temperature", "top_p"} <= {*body}),
+        18,
+        {"truncation_off": {}},
+    ),
     "seeds are dropped": (Kind(seeds=False), 13, {"seed": False}),
     "seeds are refused": (Kind(unknown=("seed",)), 13, {"seed": False, "takes_seed": False}),
     "always the same answer": (Kind(text="A cat."), 12, {"seed": False, "deterministic": True}),
@@ -207,19 +214,6 @@ def test_asks_for_little_text() -> None:
     assert sum(body["max_tokens"] * body.get("n", 1) for body in server.bodies) == 6 + 32 - 1 + (7 + 4) * 48
 
 
-def test_knows_tempered_log_probabilities_of_a_model_that_is_sure() -> None:
-    assert found(Kind(tempered=True, logits=CONFIDENT))[0] == replace(ALL, tempered_logprobs=True, probed_for=1.0)
-
-
-def test_knows_that_noise_is_not_the_temperature() -> None:
-    assert found(Kind(noise=0.06))[0] == replace(ALL, probed_for=1.0)
-
-
-def test_a_server_that_takes_either_a_temperature_or_top_p_takes_temperatures() -> None:
-    capabilities, _ = found(Kind(refuses=lambda body: "temperature" in body and "top_p" in body))
-    assert capabilities.greedy
-
-
 def test_what_was_found_is_read_back_as_it_was() -> None:
     for capabilities in (ALL, replace(ALL, truncation_off={}, seed=False, choices=1, highest_temperature=1.5)):
         assert Capabilities.from_text(capabilities.to_text()) == capabilities
@@ -249,12 +243,7 @@ def test_log_probabilities_that_cannot_be_are_asked_for_again_before_a_server_is
         wrong = body.get("logprobs") and next(numbers) in (0, 2, 3)
         return Kind(added=math.nan if wrong else 0.0)(body)
 
-    async def ask(url: str) -> Capabilities:
-        async with Service(url, "m", None, True, 2) as service:
-            return await probe(service.ask, NAME, True, 1.0)
-
-    with scripted_server(answer) as server:
-        assert asyncio.run(ask(server.url)) == replace(ALL, probed_for=1.0)
+    assert found(answer)[0] == replace(ALL, probed_for=1.0)
 
 
 # servers that do not answer
@@ -292,16 +281,12 @@ def test_says_three_things_at_most_of_a_server_that_takes_nothing() -> None:
     def refuse(_: Body) -> tuple[int, Mapping[str, str], Any]:
         return 400, {}, {"error": {"message": f"No, {next(numbers)} times."}}
 
-    async def ask(url: str) -> None:
-        async with Service(url, "m", None, True, 2) as service:
-            await probe(service.ask, NAME, True, 1.0)
-
-    with scripted_server(refuse) as server, pytest.raises(UserError) as caught:
-        asyncio.run(ask(server.url))
+    with pytest.raises(UserError) as caught:
+        found(refuse)
     assert str(caught.value) == (
         "the server of the institute refuses every request: 400 No, 0 times.; 400 No, 1 times.; 400 No, 2 times."
     )
-    assert len(server.received) <= 20
+    assert next(numbers) <= 20
 
 
 def test_a_filter_that_takes_every_prompt_of_the_probe_is_no_failure() -> None:
