@@ -84,11 +84,7 @@ def test_a_model_without_a_temperature_is_profiled_under_all_else_that_it_allows
         for text in (capsys.readouterr().out, (tmp_path / "opus" / "report.html").read_text()):
             assert chosen in " ".join(re.sub(r"&#\d+;", "'", text).split())
         figures = result.summary()
-        shares = (
-            "robust_at_own",
-            "robust_to_all",
-            *(f"first.{name}" for name in ("rewording", "pushback", "thinking")),
-        )
+        shares = ("robust_at_own", "robust_to_all", "first.rewording", "first.pushback", "first.thinking")
         assert all(0 <= figures[f"profile.{name}"] <= 1 for name in shares)  # type: ignore[operator]
         assert not {"frs.d1", "profile.robust", "profile.robust_to_pushback"} & figures.keys()
         draws = Counter(body["messages"][-1]["content"] for body in server.bodies if "reasoning_effort" not in body)
@@ -156,9 +152,10 @@ def with_logprobs(body: Body) -> Any:
 
 
 def test_a_temperature_that_reasoning_excludes_is_swept_without_it_and_falls_away_with_it(tmp_path: Path):
+    few = ("dataset.limit=12", "dataset.shuffle=true")
     with scripted_server(with_logprobs) as server:
-        none = profiled(server, tmp_path / "none", "model.reasoning_effort=none")
-        default = profiled(server, tmp_path / "default")
+        none = profiled(server, tmp_path / "none", "model.reasoning_effort=none", *few)
+        default = profiled(server, tmp_path / "default", *few)
     assert "profile.robust" in none.summary()
     assert {"temperature_sweep", "thinking"} & none.graded_by_sampler.keys() == {"temperature_sweep"}
     assert {"temperature_sweep", "thinking"} & default.graded_by_sampler.keys() == {"thinking"}

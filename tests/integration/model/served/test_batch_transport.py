@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from asking import ask
 from batch_server import BatchServer, batch_server
 from experiments import run_experiment
 from failing_store import FailingStore
@@ -29,7 +30,7 @@ from robust_eval.model.served.transport import batches
 from robust_eval.model.served.transport.batches import line_name, parse_line_name
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime.process import Stopwatch
-from robust_eval.store.base import NoStore, Store
+from robust_eval.store.base import NoStore
 from robust_eval.store.sqlite import SqliteStore
 from robust_eval.store.stored_model import StoredModel
 
@@ -67,11 +68,6 @@ def config(server: BatchServer, **settings: Any) -> OpenAI:
 def questions(number: int, **settings: Any) -> list[Request]:
     given = {"temperatures": (0.5, 1.0), "trials": 4, "max_new_tokens": 4, "seed": 0} | settings
     return [Request(f"q{k}", 0, Prompt("", (), f"Name animal number {k}."), **given) for k in range(number)]
-
-
-def ask(model: OpenAI, store: Store, requests: Sequence[Request]) -> pa.Table:
-    with store.open() as entries:
-        return StoredModel(model, Local(), entries, Stopwatch()).answers(requests, "test").table
 
 
 def told(table: pa.Table) -> list[tuple[Any, ...]]:

@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from api_server import api_server
+from asking import ask
 from failing_store import FailingStore
 from fault_proxy import FAULTS, INSTEAD, Exchange, FaultProxy, Message, _error
 from interrupts import interrupted
@@ -48,7 +49,7 @@ from robust_eval.model.served.transport import client
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime.cache import get_or_measure
 from robust_eval.runtime.process import Stopwatch
-from robust_eval.store.base import NoStore, Store
+from robust_eval.store.base import NoStore
 from robust_eval.store.sqlite import SqliteStore
 from robust_eval.store.stored_model import StoredModel
 
@@ -164,11 +165,6 @@ def question(number: int, **settings: Any) -> Request:
 
 def questions(count: int, **settings: Any) -> list[Request]:
     return [question(number, **settings) for number in range(count)]
-
-
-def ask(model: OpenAI, store: Store, requests: Sequence[Request]) -> pa.Table:
-    with store.open() as entries:
-        return StoredModel(model, Local(), entries, Stopwatch()).answers(requests, "test").table
 
 
 def asked(bodies: Iterable[Body]) -> int:
