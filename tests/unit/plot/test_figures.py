@@ -22,7 +22,6 @@ from robust_eval.plot.frs_figures import Facts, firmest_first
 from robust_eval.runs.figure_data import FigureData
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import SHARE
-from robust_eval.stats.significance import Difference
 
 GOLDEN = Golden(Path(__file__).with_name("figures.jsonl"))
 NAN, INF = math.nan, math.inf
@@ -128,13 +127,11 @@ FIGURES: dict[str, Callable[[Axes], Any]] = {
     "undefined accuracies leave a gap": on_axes(run_comparison.by_temperature, GAPS, ACCURACY, "Gaps"),
     "undefined survival leaves a gap": on_axes(run_comparison.by_temperature, GAPS, SURVIVAL, "Gaps"),
     "differences come from the top with their intervals beside zero": on_axes(
-        run_comparison.differences,
-        {
-            "a − b": Difference(10, 0.5, 0.25, 0.25, 0.125, 0.5),
-            "a − $c$": Difference(10, 0.5, 1.0, -0.5, -0.75, 0.25),
-        },
+        run_comparison.intervals,
+        {"a − b": Estimate(0.25, 0.125, 0.5), "a − $c$": Estimate(-0.5, -0.75, 0.25)},
         "first minus second: mean FRS",
         "Pairs",
+        True,
     ),
     "a metric is drawn for each data set, beside that of chance where it knows it": on_axes(
         run_comparison.by_dataset, BY_DATASET, spec_of("agreement.kappa", OF_AGREEMENT), "By data set"

@@ -42,7 +42,7 @@ def test_a_comparison_opens_with_sentences_and_rankings(case):
     OPENINGS.check(
         case,
         sentences=said,
-        rankings=[[[labels[place], letters] for place, letters in ranking.ranked] for ranking in rankings],
+        rankings=[[[labels[place], letters] for place, letters in ranking.letters.items()] for ranking in rankings],
         significant=[pair.is_significant for pair in compared.pairs],
     )
 
