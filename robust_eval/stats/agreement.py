@@ -89,22 +89,16 @@ def remapped_kappa(counts: ArrayLike, categories: ArrayLike, draws: int = 1000, 
     number = min(draws, -(-draws * shares.size // _PART))
     sizes = [len(part) for part in np.array_split(range(draws), number)]
     batches = list(zip(sizes, generators(seed, number), strict=True))
-    chance = np.concatenate(run_parts("kappa", _chance_agreement, _Mapped(labels, k, shares), batches))
+    chance = np.concatenate(run_parts("kappa", _chance_agreement, (labels, k, shares), batches))
     kappas = beyond_chance(question_agreement(f).mean(), chance)
     defined = kappas[~np.isnan(kappas)]
     return float(np.mean(defined)) if len(defined) else float("nan")
 
 
-class _Mapped(NamedTuple):
-    """Numbers of labels (n,) and categories (n,) of questions, and the share of each label (n, most labels)."""
-
-    labels: Integers
-    categories: Integers
-    shares: Floats
-
-
-def _chance_agreement(mapped: _Mapped, part: tuple[int, np.random.Generator]) -> Floats:
-    """Return the chance agreement of each random mapping."""
+def _chance_agreement(mapped: tuple[Integers, Integers, Floats], part: tuple[int, np.random.Generator]) -> Floats:
+    """Return the chance agreement of each random mapping of the numbers of labels (n,) and of categories (n,) of
+    questions, and the share of each label (n, most labels).
+    """
     labels, categories, shares = mapped
     draws, generator = part
     is_used = shares > 0

@@ -1,10 +1,10 @@
 """Non-inferiority verdicts: the candidate against its baseline, judged once or at any time during sampling."""
 
 import math
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from robust_eval.stats.interval import (
     MIN_UNITS,
@@ -105,7 +105,7 @@ def verdict(
         else bounded_mean_interval(values, (-1.0, 1.0), labels, level)
     )
     outcome = outcome_of(low, high, margin, independent(len(values), labels))
-    return MarginVerdict(outcome, float(values.mean()), low, high, _required_facts(values, margin, level, labels))
+    return MarginVerdict(outcome, float(values.mean()), low, high, facts_needed(values, margin, labels, level))
 
 
 def outcome_of(low: float, high: float, margin: float, units: int) -> Outcome:
@@ -121,11 +121,7 @@ def facts_needed(differences: ArrayLike, margin: float, groups: ArrayLike | None
     defined = ~np.isnan(values)
     if not defined.any():
         return math.nan
-    return _required_facts(values[defined], margin, level, None if groups is None else np.asarray(groups)[defined])
-
-
-def _required_facts(values: Floats, margin: float, level: float, labels: NDArray[Any] | None) -> float:
-    """Return the number of facts that decide."""
+    values, labels = values[defined], None if groups is None else np.asarray(groups)[defined]
     tail, mean, n = (1 - level) / 2, float(values.mean()), len(values)
     number, error = units_and_error(values, labels)
     from scipy import optimize, special  # they take some tenths of a second, which most runs need not spend
