@@ -8,9 +8,10 @@ alike (docs/replies.md).
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import permutations, takewhile
+from itertools import permutations
 
 from rapidfuzz.distance import Levenshtein as Distance
+from rapidfuzz.distance import Postfix, Prefix
 
 from robust_eval.grader.base import FreeReply, Grader
 from robust_eval.normalization import numbers_differ
@@ -68,14 +69,9 @@ def _pairs(words: Sequence[str], counterparts: Sequence[str]) -> Iterable[tuple[
     """Return the pairs of words; if their numbers differ, all words between the equal ends joined."""
     if len(words) == len(counterparts):
         return zip(words, counterparts, strict=True)
-    start = _shared(words, counterparts)
-    end = _shared(words[start:][::-1], counterparts[start:][::-1])
+    start = Prefix.similarity(words, counterparts)
+    end = Postfix.similarity(words[start:], counterparts[start:])
     return [("".join(words[start : len(words) - end]), "".join(counterparts[start : len(counterparts) - end]))]
-
-
-def _shared(words: Sequence[str], counterparts: Sequence[str]) -> int:
-    """Return the length of the common prefix of two lists of words."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(words, counterparts, strict=False)))
 
 
 def _is_same_word(one: str, other: str) -> bool:

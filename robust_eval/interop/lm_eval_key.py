@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from robust_eval.interop.logged_answer import TOO_MANY, dashed_options, letter_in, lettered_options, texts
 from robust_eval.question import LETTERS
+from robust_eval.reader.free_text import boxed
 from robust_eval.runtime.text import excerpt
 
 QUESTION = ("question", "query", "input", "problem", "goal", "prompt", "sentence", "ctx")
@@ -113,14 +114,7 @@ def final_answer(target: str) -> str:
     last = target.rpartition("####")[2].strip()
     if "####" in target and last and "\n" not in last:
         return last
-    start = target.rfind(r"\boxed{") + len(r"\boxed{")
-    if start >= len(r"\boxed{"):
-        depth = 1
-        for end in range(start, len(target)):
-            depth += {"{": 1, "}": -1}.get(target[end], 0)
-            if not depth:
-                return target[start:end].strip()
-    return target.strip()
+    return [target, *boxed(target)][-1].strip()
 
 
 def listed_choices(doc: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:

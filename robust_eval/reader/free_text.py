@@ -173,14 +173,14 @@ def bounded(text: str) -> str:
     return f"{text[:_MAX_END]}\n{text[-_MAX_END:]}"
 
 
-def boxed(text: str) -> Iterator[tuple[int, int, str]]:
-    r"""Yield the beginning, the end and the content of each ``\boxed{…}``; one that is cut off ends with the text."""
+def boxed(text: str) -> Iterator[str]:
+    r"""Yield the content of each ``\boxed{…}``; one that is cut off ends with the text."""
     for box in deque(_BOX.finditer(text), maxlen=_MAX_BOXES):
         depth, end = 1, box.end()
         while end < len(text) and depth:
             depth += {"{": 1, "}": -1}.get(text[end], 0)
             end += 1
-        yield box.start(), end, text[box.end() : end - (not depth)]
+        yield text[box.end() : end - (not depth)]
 
 
 def marked_answers(text: str) -> list[str]:
@@ -188,7 +188,7 @@ def marked_answers(text: str) -> list[str]:
     return [
         *(match[1] for match in _AFTER_HASHES.finditer(text)),
         *(match[2] for match in _ELEMENT.finditer(text)),
-        *(inside for _, _, inside in boxed(text)),
+        *boxed(text),
         *_fields(text),
     ]
 

@@ -203,7 +203,6 @@ _OFFER = re.compile(r"(?:would|do) you (?:like|want|need)\b", re.I)  # "Would yo
 _GAP = re.compile(r"_{2,}|\[blank\]|^(?:…|\.{3})|(?:…|\.{3})$", re.I)
 _CLOSING = "\"'”’“»」)]*_` "
 
-_REASONING = re.compile(r"\A.*</think>|<think>.*\Z", re.S)
 _FENCE = re.compile(r"^ *(?:```.*|-{3,}|\*{3,}) *$", re.M)
 _BROKEN_JSON = re.compile(r"""[\[{]\s*["']""")
 _JSON = re.compile(r"""(?:^|:) *+(?=[\[{]\s*["{\[])""", re.M)
@@ -228,7 +227,7 @@ def listed(reply: str) -> list[str]:
     >>> listed('Sure! Here they are:\n1. **Formal:** "Who is the author of Emma?"\n2. Name the author of Emma.')
     ['Who is the author of Emma?', 'Name the author of Emma.']
     """
-    text = _FENCE.sub("", _printable(_REASONING.sub("", reply)))
+    text = _FENCE.sub("", _printable(reply))
     lines = _one_a_line(text).split("\n")
     lists = [_in_json(text), _marked(lines, _NUMBER), _marked(lines, _BULLET)]
     # The first list in which two items ask: below each item there may be a list that explains it.
