@@ -19,7 +19,7 @@ from transformers import AttentionInterface, DynamicCache
 from transformers.cache_utils import DynamicLayer
 
 from robust_eval.model.local.batching import PromptTree
-from robust_eval.model.local.device import sent, to_device
+from robust_eval.model.local.device import to_device
 from robust_eval.model.token_texts import Ids
 
 BYTES_PER_BATCH = {False: 16 * 2**20, True: 2**29}
@@ -234,22 +234,23 @@ class PackedPrefixes:
         first = sizes.cumsum() - sizes
         width = int(sizes.max())
         place = question * width + np.arange(count) - first[question]
-        arrays = question, place, ancestors, tokens[None], position[None]
-        of_question, places, all_ancestors, ids, positions = sent(self._model.device, *arrays)
+        layout = self._on_device(np.stack([question, place, tokens, position]))
         level = Level(
             questions=len(self._lengths),
             width=width,
-            place=places,
-            ancestors=all_ancestors,
+            place=layout[1],
+            ancestors=self._on_device(ancestors),
             prompt=self._prompt,
-            padding=None if self._padding is None else self._padding[of_question],
+            padding=None if self._padding is None else self._padding[layout[0]],
             keys=self._keys,
             values=self._values,
         )
         config = self._model.config
         before, config._attn_implementation = config._attn_implementation, ATTENTION
         try:
-            output = self._model.base_model(input_ids=ids, position_ids=positions, use_cache=False, tree=level)
+            output = self._model.base_model(
+                input_ids=layout[2:3], position_ids=layout[3:4], use_cache=False, tree=level
+            )
         finally:
             config._attn_implementation = before
         self._question, self._ancestors = question[:prefixes], ancestors[:prefixes]
