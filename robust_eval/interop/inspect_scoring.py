@@ -29,7 +29,6 @@ from robust_eval.interop.own_mark import MARK, marked_question
 from robust_eval.normalization import normal_form
 from robust_eval.reader.reply import ReplyReader
 from robust_eval.stats.entropy import answer_entropy as entropy_of
-from robust_eval.stats.frs import settled
 
 PLANNED = "temperatures"
 """Key of a mark: the temperatures above 0 at which the task samples its question."""
@@ -125,19 +124,5 @@ def answer_entropy() -> ScoreReducer:
     def reduce(scores: list[Score]) -> Score:
         forms = Counter(form for score in scores if score.answer and (form := normal_form(score.answer)))
         return Score(value=float(entropy_of([list(forms.values())])[0]) if forms else math.nan)
-
-    return reduce
-
-
-@score_reducer
-def minimum_share(threshold: float = 0.5) -> ScoreReducer:
-    """1 if at least this share of the epochs with a score is right, else 0; NaN without any."""
-    number = value_to_float()
-
-    def reduce(scores: list[Score]) -> Score:
-        values = [value for score in scores if not math.isnan(value := number(score.value))]
-        right = sum(value >= 0.5 for value in values)
-        holds = settled(right, len(values) - right, 0, threshold)
-        return Score(value={"holds": 1.0, "breaks": 0.0}.get(holds or "", math.nan))
 
     return reduce

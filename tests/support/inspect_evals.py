@@ -22,7 +22,7 @@ def evaluate(folder: Path) -> None:
     from inspect_ai.scorer import includes
     from inspect_ai.solver import generate
 
-    from robust_eval.interop.inspect_scoring import answer_entropy, graded, minimum_share
+    from robust_eval.interop.inspect_scoring import answer_entropy, graded
     from robust_eval.interop.inspect_tasks import certainty, frs, multiqa
 
     samples = [
@@ -44,7 +44,7 @@ def evaluate(folder: Path) -> None:
                 dataset=MemoryDataset(samples),
                 solver=generate(),
                 scorer=includes(),
-                epochs=Epochs(10, [minimum_share(), answer_entropy()]),
+                epochs=Epochs(10, answer_entropy()),
             ),
             {},
         ),

@@ -11,7 +11,7 @@ from inspect_ai.scorer import SampleScore, Score
 from robust_eval.error import UserError
 from robust_eval.interop import inspect_metrics
 from robust_eval.interop.inspect_log import output_columns
-from robust_eval.interop.inspect_scoring import PLANNED, answer_entropy, minimum_share
+from robust_eval.interop.inspect_scoring import PLANNED, answer_entropy
 from robust_eval.interop.own_mark import MARK, mark_of
 from robust_eval.question import Question
 from robust_eval.stats.frs import factual_robustness_score
@@ -79,11 +79,3 @@ def test_the_entropy_is_that_of_answers_with_the_same_normal_form():
     assert answer_entropy()(halves).value == pytest.approx(math.log(2))
     assert answer_entropy()(scores("Rome", "Rome")).value == 0
     assert math.isnan(answer_entropy()(scores(None, "")).value)
-
-
-@pytest.mark.parametrize(
-    ("values", "right"), [("CI", 1.0), ("CII", 0.0), ("CIN", 0.0), ([1.0, math.nan], 1.0), ([math.nan], math.nan)]
-)
-def test_a_sample_is_right_where_enough_epochs_are(values: object, right: float):
-    found = minimum_share()([Score(value=value) for value in values]).value
-    assert found == right or (math.isnan(right) and math.isnan(found))
