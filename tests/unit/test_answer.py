@@ -167,6 +167,11 @@ def refusal(path):
     return str(caught.value)
 
 
+def cut_off(path):
+    write_parquet(answer_table([FULL]), path)
+    path.write_bytes(path.read_bytes()[:-20])
+
+
 LACKING = f"an answer table must have the columns {COLUMNS}: ['outcome'] are missing"
 
 
@@ -180,15 +185,10 @@ LACKING = f"an answer table must have the columns {COLUMNS}: ['outcome'] are mis
         (lambda path: write_parquet(answer_table([FULL]).drop_columns(["outcome"]), path), LACKING),
         (lambda path: write_parquet(replaced("outcome", pa.array(["timeout"])), path), "outcomes must be among ok, "),
         (lambda path: write_parquet(replaced("text", pa.array([{"reply": "Anna"}])), path), ""),
+        (cut_off, ""),
     ],
-    ids=["nothing", "empty", "text", "marks alone", "no outcome", "another outcome", "another type"],
+    ids=["nothing", "empty", "text", "marks alone", "no outcome", "another outcome", "another type", "cut off"],
 )
 def test_a_file_that_is_no_answer_table_is_refused(write, reason, tmp_path):
     write(path := tmp_path / "answers.parquet")
     assert refusal(path).startswith(f"{path} is not an answer table: {reason}")
-
-
-def test_a_parquet_file_cut_off_is_refused(tmp_path):
-    write_parquet(answer_table([FULL]), path := tmp_path / "answers.parquet")
-    path.write_bytes(path.read_bytes()[:-20])
-    assert refusal(path).startswith(f"{path} is not an answer table: ")

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from json_lines import cases
-from scipy.stats import binomtest
 from sklearn.metrics import cohen_kappa_score, f1_score
 from statsmodels.stats import inter_rater
 
@@ -19,7 +18,6 @@ from robust_eval.error import UserError
 from robust_eval.labels.verdict_records import Record, read_records_of_people, record_of
 from robust_eval.metric.grader_agreement import Agreement
 from robust_eval.question import Question
-from robust_eval.stats.interval import wilson
 
 FREE = {"question": "Who wrote Emma?", "answers": ["Jane Austen"], "reply": "Austen", "correct": True}
 CHOICE = {"question": "Which?", "choices": ["this", "that"], "correct_choice": 1, "reply": "B", "correct": True}
@@ -87,12 +85,6 @@ def test_replies_that_were_drawn_less_often_weigh_more():
     assert found.metrics()["accuracy"] == pytest.approx(5 / 6)
     assert found.f1 == pytest.approx(2 * 4 / (2 * 4 + 1))
     assert found.kappa == pytest.approx(Agreement.of([True] * 4 + [False] * 2, [True] * 5 + [False]).kappa)
-
-
-@pytest.mark.parametrize(("part", "whole"), [(0, 4), (3, 7), (7, 7), (483, 500)])
-def test_intervals_of_shares_are_those_of_scipy(part, whole):
-    expected = binomtest(part, whole).proportion_ci(method="wilson")
-    assert wilson(part, whole) == pytest.approx((expected.low, expected.high), abs=1e-12)
 
 
 def records(*entries):
