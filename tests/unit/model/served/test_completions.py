@@ -237,30 +237,8 @@ def test_an_answer_that_ends_with_its_line_is_not_cut(
 @pytest.mark.parametrize(
     ("style", "first_line", "texts", "answer_tokens"),
     [
-        ("chat", True, ["Paris"], 1),
-        ("chat", True, ["Par", "is", ""], 2),
-        ("chat", True, ["Par", "is", "<|im_end|>"], 2),
-        ("chat", True, ["Par", "is", "\n", "It"], 2),
-        ("chat", True, ["Par", "is.\n", "It"], 2),
-        ("chat", True, ["Par", "is", " ", "\n", "It"], 2),
-        ("chat", True, ["\n", "\n", "Par", "is", ""], 4),
-        ("chat", True, ["\n\nPar", "is", ""], 2),
-        pytest.param(
-            "chat",
-            True,
-            ["\n", "\n", ""],
-            0,
-        ),
-        ("chat", True, [""], 0),
-        ("chat", False, ["1", ".", "\n", "2", ".", "\n", ""], 5),
-        ("plain", True, [" Par", "is", "\n", "Question"], 2),
-        ("plain", True, ["\n", "Paris"], 0),
-        ("plain", True, [" ", "Par", "is", ""], 3),
-        ("chat", True, ["", "", "Paris", ""], 3),
-        ("chat", True, ["São", " Tomé", "\n", "x"], 2),
-        ("chat", True, ["東", "京", ""], 2),
+        *cases(__file__, "the_leading_tokens_that_carry_the_answer_are_counted"),
         ("chat", True, [b"a\xc3", b"\xa9b", "", ""], 2),
-        ("chat", True, ["x", "\ufffd", "y", ""], 3),
     ],
 )
 def test_the_leading_tokens_that_carry_the_answer_are_counted(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from json_lines import cases
 
 from robust_eval.error import OutageError
 from robust_eval.model.served.structured import find_restriction, restricted_sign, restriction
@@ -13,19 +14,7 @@ from robust_eval.model.served.transport.service import Choice, ServiceResponse, 
 
 
 @pytest.mark.parametrize(
-    ("reply", "sign"),
-    [
-        (" B", "B"),
-        ('{\n  "answer": "A"\n}', "A"),
-        ("<think>It is A.</think>\n\nB", "B"),
-        ('{"answer": "A', None),
-        ('{"answer": "C"}', None),
-        ('{"answer": ["A"]}', None),
-        ('{"letter": "A"}', None),
-        ("{[" * 100_000, None),
-        ("A or B", None),
-        ("", None),
-    ],
+    ("reply", "sign"), [*cases(__file__, "a_reply_has_a_sign_only_as_a_whole"), ("{[" * 100_000, None)]
 )
 def test_a_reply_has_a_sign_only_as_a_whole(reply: str, sign: str | None):
     assert restricted_sign(reply, ("A", "B")) == sign
