@@ -128,7 +128,7 @@ class Evaluation(Page):
         """
         tables = sorted(file.stem for file in self.folder.glob("*.parquet"))
         if name not in tables:
-            raise UserError(f"{self.folder} has no table {name!r}, but {', '.join(tables)}")
+            raise UserError(f"{self.folder} has no table {name!r}; its tables are {', '.join(tables)}")
         return read_parquet(self.folder / f"{name}.parquet").to_pandas()
 
     @property
@@ -294,7 +294,7 @@ class LoadedAnswers:
         ungraded = sum(map(len, self.collected.ungraded.values()))
         without = f"; {ungraded:,} of {len(self.collected.questions):,} questions ungraded" if ungraded else ""
         left = self.collected.left_out
-        out = f"; {left:,} more at temperature 0 left out, where one is the greedy answer" if left else ""
+        out = f"; {left:,} more at temperature 0 left out: each question needs only one greedy answer" if left else ""
         return printable(f"{self.model} on {self.task}: {number} at temperature {at}{out}{without}")
 
 

@@ -34,12 +34,12 @@ class Entailment(Aggregator):
     """aggregator=entailment: an answer joins the first cluster whose first answer it entails and is entailed by."""
 
     model: str
-    """Model of natural language inference: a folder or a hub id of a cross-encoder with a label "entailment"; judge:
+    """Natural language inference model: a folder or a hub id of a cross-encoder with a label "entailment"; judge:
     the model of grader=judge."""
 
     def __post_init__(self) -> None:
         if not self.model:
-            raise ValueError("model must name a cross-encoder of natural language inference: a folder or a hub id")
+            raise ValueError("model must name a natural language inference cross-encoder: a folder or a hub id")
         self._pairs = self._unsure = 0
         self._grader: Grader | None = None
 

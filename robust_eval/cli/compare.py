@@ -23,7 +23,7 @@ def main() -> None:
     parser.add_argument("--experiment", metavar="NAME", help="all finished runs of this MLflow experiment")
     parser.add_argument("--all", action="store_true", help="print all runs and metrics, not only the main ones")
     add_tracker(parser)
-    add_output(parser, "folder of the comparison")
+    add_output(parser, "folder for the comparison")
     arguments = parser.parse_args()
     folder = output_folder(arguments, "comparisons")
     with command():

@@ -51,7 +51,7 @@ def main() -> None:
     """Print the script of a shell, or the candidates for the last of the words after its name."""
     parser = command_parser(
         "completion",
-        "Print the script that lets Tab complete robust-eval in a shell.",
+        "Print the shell script that enables Tab completion for robust-eval.",
         epilog='bash: eval "$(robust-eval completion bash)" in ~/.bashrc; zsh: the same with zsh in ~/.zshrc, after '
         "compinit; fish: robust-eval completion fish | source in ~/.config/fish/config.fish",
     )

@@ -53,7 +53,7 @@ def print_plan(plans: Mapping[str, Sequence[Stage]]) -> None:
     else:
         console.print(_plan_table(stages, served, bool(workload.cost)))
     if cached := sum(stage.requests - len(stage.missing) for stage in stages):
-        console.print(f"The answers to {cached:,} other prompts are in the store.")
+        console.print(f"The answers to {cached:,} other prompts are already in the store.")
     console.print("Prompt tokens are estimated; completion tokens are the maximum.")
     if any(stage.is_upper_bound for stage in stages):
         console.print("≤ marks an upper bound: the number depends on answers that are not available yet.")
@@ -64,7 +64,7 @@ def print_plan(plans: Mapping[str, Sequence[Stage]]) -> None:
     if any(each.batch for each in terms):
         console.print("Time: a batch takes up to 24 hours, and each stage waits for the previous one.")
     elif workload.seconds:
-        console.print(f"Time: at least {duration(workload.seconds)}, by the limits per minute.")
+        console.print(f"Time: at least {duration(workload.seconds)}, given the per-minute limits.")
     elif served:
         max_concurrency = max(each.max_concurrency or 0 for each in terms)
         console.print(

@@ -30,7 +30,7 @@ def main() -> None:
     parser = command_parser("export", "Write a finished run for other harnesses, or as tables.")
     parser.add_argument("run", metavar="RUN", help="folder of a run, name of a baseline, or id in MLflow")
     parser.add_argument("--to", choices=list(WRITERS), required=True, help="output format")
-    add_output(parser, "folder of the files")
+    add_output(parser, "folder for the files")
     add_tracker(parser)
     arguments = parser.parse_args()
     configure_logging()
@@ -47,7 +47,7 @@ def main() -> None:
         if arguments.to != "csv":
             lines.append(f"score it again: robust-eval import {shlex.quote(str(files[0].parent))}")
         else:
-            lines.append("a text that a spreadsheet would evaluate gets a leading apostrophe")
+            lines.append("text that a spreadsheet would evaluate gets a leading apostrophe")
             if names := ", ".join(answers.metadata.early_stopping):
                 lines.append(f"the trials of {names} stopped early, so their accuracies are biased")
         for line in lines:

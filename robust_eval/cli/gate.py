@@ -104,7 +104,7 @@ def _parser() -> argparse.ArgumentParser:
         "ends as soon as the verdict is decided; gate.metrics, gate.level and gate.no_reply configure the gate",
     )
     add_tracker(parser)
-    add_output(parser, "folder of the verdict")
+    add_output(parser, "folder for the verdict")
     parser.add_argument("--facts", action="store_true", help="add a JUnit test case for each fact that changed")
     return parser
 
@@ -128,7 +128,7 @@ def _called(words: Sequence[str]) -> Called:
     if bool(candidates) == bool(overrides):
         raise UserError(
             "name a candidate by the folder of a run, its id in MLflow or the name of a baseline, or give its settings "
-            "(model=NAME)" + (", and not both" if candidates else "")
+            "(model=NAME)" + (", but not both" if candidates else "")
         )
     if candidates and early_stop:
         raise UserError(
@@ -195,7 +195,8 @@ def _measured(call: Called, baseline: MeasuredRun, mlruns: Path, folder: Path) -
     by_answers = {KNOWLEDGE, FIRMNESS} & gate.metrics.keys()
     if call.early and by_answers:
         raise UserError(
-            f"{DECIDED} needs metrics, and {baseline.name} has none of {' and '.join(sorted(by_answers))}: leave it out"
+            f"{DECIDED} needs metrics, but {baseline.name} has none for {' and '.join(sorted(by_answers))}: leave it "
+            "out"
         )
     for metric in gate.metrics.keys() - by_answers:
         gate_spec(baseline, metric)
@@ -264,8 +265,8 @@ def _print(report: Report, folder: Path) -> None:
     facts = report.facts
     if report.shared:
         console.print(
-            f"single facts, not part of the verdict: {len(facts.forgotten):,} forgotten, {len(facts.found):,} found, "
-            f"{len(facts.less_firm):,} less firm"
+            f"individual facts, not part of the verdict: {len(facts.forgotten):,} forgotten, {len(facts.found):,} "
+            f"found, {len(facts.less_firm):,} less firm"
         )
     console.print(f"verdict: {folder / PAGE}")
 

@@ -2,8 +2,8 @@
 
 RUN is the folder of a labelled run (``robust-eval label``), or a file with a reply and a human verdict in each line
 (:mod:`robust_eval.labels.verdict_records`). Graders have their default settings, and grade the answers that the run
-extracted (of a file, those of reader=reply). The table adds the verdicts of the run, the default grader with
-reader=first_line, and bare containment, which calls a reply right if it contains an accepted answer in any case.
+extracted (for a file, those that reader=reply extracts). The table adds the verdicts of the run, the default grader
+with reader=first_line, and bare containment, which calls a reply right if it contains an accepted answer in any case.
 """
 
 import json
@@ -167,15 +167,16 @@ def _print_agreement(records: Sequence[Record], verdicts: Verdicts, show: int) -
     right = sum(record.right for record in records)
     console.print(f"{len(records):,} replies, {right:,} of them right")
     metrics: dict[str, float] = {"replies": len(records), "right": right}
-    columns = ("replies", "accuracy", "95 % interval", "F1", "κ", "wrong of called right", "right of called wrong")
-    table = titled("Graders and human verdicts", "grader", *columns, left=["grader"])
+    columns = ("replies", "accuracy", "95 % interval", "F1", "κ")
+    mistakes = ("wrong among called right", "right among called wrong")
+    table = titled("Graders and human verdicts", "grader", *columns, *mistakes, left=["grader"])
     for name, of_grader in verdicts.items():
         agreement = agreement_on([by_id[line] for line in of_grader], of_grader)
         table.add_row(name, *agreement_row(agreement))
         metrics |= {f"{name}: {metric}": value for metric, value in agreement.metrics().items()}
     console.print(table)
     if "references" not in verdicts:
-        console.print("references is left out: some question without choices has no incorrect references")
+        console.print("references is left out: at least one question without choices has no incorrect references")
     if any(record.slice for record in records):
         console.print(*_by_slice(records, verdicts, metrics), sep="\n")
     for name, lines in disagreements(records, verdicts).items():
@@ -266,7 +267,7 @@ def grade_one() -> None:
         help="accepted answers; with --choices the letter or the text of the right choice",
     )
     parser.add_argument("--choices", nargs="+", default=[], metavar="TEXT", help="texts of the choices, in order")
-    parser.add_argument("--reader", choices=list(READERS), default="reply", help="reply (the default): of chat models")
+    parser.add_argument("--reader", choices=list(READERS), default="reply", help="reply (the default): for chat models")
     parser.add_argument("--grader", choices=list(GRADERS), default="matching", help="the default is matching")
     arguments = parser.parse_args()
     with command():

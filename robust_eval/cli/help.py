@@ -68,7 +68,7 @@ def print_overview() -> None:
     _print(["", f"Choose an option with GROUP=OPTION ({program} help GROUP explains them):"])
     _print_columns((name, _summary(name)) for name in GROUPS)
     usage = (
-        f"Set with GROUP.SETTING=VALUE ({program} help model=transformers, {program} --cfg job). "
+        f"Change a setting with GROUP.SETTING=VALUE ({program} help model=transformers, {program} --cfg job). "
         "Quote shell characters: 'metric=[frs,certainty]'."
     )
     _print(["", usage, "", f"Commands ({program} COMMAND --help; Hydra's own options: --hydra-help):"])

@@ -1,6 +1,6 @@
 """Score the logs of other harnesses: ``robust-eval import FILE… [KEY=VALUE…]``.
 
-Logs of one model and task are one run, those of several become several runs and a comparison. With ``--questions`` the
+Logs of one model and task are one run; those of several become several runs and a comparison. With ``--questions`` the
 file holds lists of letters.
 """
 

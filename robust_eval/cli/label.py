@@ -49,7 +49,11 @@ def main() -> None:
         "--by", choices=list(SIZES), default=ANSWER, help="draw answers, or whole questions (for Mode, Worst, Best)"
     )
     parser.add_argument("--sample", type=int, metavar="N", help="number of answers (200) or questions (20) to draw")
-    parser.add_argument("--labeller", metavar="NAME", help="name of the annotator; the agreement between two is shown")
+    parser.add_argument(
+        "--labeller",
+        metavar="NAME",
+        help="name of the annotator; the agreement between two annotators is shown",
+    )
     parser.add_argument("--page", action="store_true", help="label in a browser on this machine")
     parser.add_argument("--read", type=Path, metavar="FILE", help="import labels from a file")
     add_tracker(parser)

@@ -40,7 +40,7 @@ COMMANDS = {
     "export": Command("export_run", "write a run for other harnesses, or as CSV"),
     "train-question-types": Command("train_question_types", "train a classifier of question types"),
     "help": Command("help", "list options, explain settings: help model=recorded"),
-    "completion": Command("completion", "print Tab completion for bash, zsh or fish"),
+    "completion": Command("completion", "print the Tab-completion script for bash, zsh or fish"),
     "version": Command("main:print_versions", "print the versions that determine the answers"),
 }
 """Every command by its name."""

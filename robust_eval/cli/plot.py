@@ -22,7 +22,7 @@ def main() -> None:
         default="report",
         help="paper: no titles, one or two columns wide, PNG at 300 dpi, SVG and PDF with embedded fonts, captions",
     )
-    add_output(parser, "folder of the figures; default: RUN/figures, with --style paper RUN/figures/paper")
+    add_output(parser, "folder for the figures; default: RUN/figures, with --style paper RUN/figures/paper")
     arguments = parser.parse_args()
     paper = arguments.style == "paper"
     figures = arguments.run / "figures"

@@ -107,7 +107,7 @@ def main() -> None:
         expanded = dict(zip(known.overrides, checked.overrides, strict=True))
         sys.argv[1:] = [expanded.get(argument, argument) for argument in sys.argv[1:]]
         if known.cfg and known.multirun:
-            raise UserError("--cfg shows one configuration, and a sweep has several: remove -m")
+            raise UserError("--cfg shows one configuration, but a sweep has several: remove -m")
         if known.cfg in ("job", "all"):
             _print_choices(checked)
         if known.multirun:

@@ -34,7 +34,7 @@ def main() -> None:
     )
     parser.add_argument("--train", type=Path, required=True, metavar="FILE", help="train_5500.label of TREC")
     parser.add_argument("--test", type=Path, required=True, metavar="FILE", help="TREC_10.label")
-    parser.add_argument("--output", type=Path, required=True, metavar="FOLDER", help="output folder of the classifier")
+    parser.add_argument("--output", type=Path, required=True, metavar="FOLDER", help="output folder for the classifier")
     parser.add_argument(
         "--encoder",
         default="distilbert/distilbert-base-uncased",
@@ -43,11 +43,11 @@ def main() -> None:
     parser.add_argument("--learning-rate", type=float, default=2e-5)
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--seed", type=int, default=0, help="seed of the new layer, the order of questions and dropout")
+    parser.add_argument("--seed", type=int, default=0, help="seed for the new layer, question order and dropout")
     options = parser.parse_args()
     with command():
         if not (0 < options.learning_rate < 1 and options.batch_size >= 1 and options.epochs >= 1):
-            raise UserError("--learning-rate must be between 0 and 1, --batch-size and --epochs must be at least 1")
+            raise UserError("--learning-rate must be between 0 and 1, and --batch-size and --epochs must be at least 1")
         (texts, types), (test_texts, test_types) = read_trec(options.train), read_trec(options.test)
         torch.manual_seed(options.seed)
         classifier = from_encoder(options.encoder)

@@ -32,8 +32,8 @@ RENAMED = {
 """New names of settings."""
 _SENTENCES = {
     r"(?:Ambiguous value for argument|Sweep parameters) '([^']+)'": "{0} has several values: name one",
-    r"Could not append to config. An item is already at '([^']+)'": "{0} has a value already: write {0}=…, without +",
-    r"Multiple values for ([^.]+)\.": "{0} is chosen already: write {0}=…, without +",
+    r"Could not append to config. An item is already at '([^']+)'": "{0} already has a value: write {0}=…, without +",
+    r"Multiple values for ([^.]+)\.": "{0} is already chosen: write {0}=…, without +",
     r"Could not delete (?:from config. )?'([^']+)'": "~{0}: there is no setting of this name to remove",
 }
 """Sentences for messages of Hydra that name one setting."""
@@ -75,7 +75,7 @@ def no_setting(key: str, name: str, settings: Sequence[str], where: str) -> str:
     """Return the sentence that a setting does not exist, with the existing ones; for a renamed one, its new name."""
     if (renamed := RENAMED.get(name, "")).partition(",")[0] in settings:
         return f"{key} is now {key.removesuffix(name)}{renamed}"
-    holder = f"{where} has" if where else "there are"
+    holder = f"{where} has" if where else "settings are"
     return f"there is no setting {key}{nearest(name, settings, where)}; {holder} {', '.join(settings) or 'no settings'}"
 
 
@@ -89,7 +89,7 @@ def _no_such(key: str, chosen: DictConfig | None) -> str:
     """Return a sentence on the missing part of a key; empty if the key exists, or the options are unknown."""
     if "@" in key:
         setting = key.partition("@")[2]
-        return f"there is no {setting} to choose: {setting.partition('.')[0]} has an option without a model"
+        return f"there is no {setting} to choose: the chosen {setting.partition('.')[0]} has no model"
     node: object = chosen
     path = key.split(".") if chosen is not None else []
     for depth, part in enumerate(path):

@@ -53,8 +53,8 @@ class Config:
     tracking: Tracking
     paths: Paths = field(default_factory=Paths)
     target_half_width: Mapping[str, float] = field(default_factory=dict)
-    """Target half-widths of the 95 % intervals of metrics: questions are sampled in seeded order until all are reached.
-    Empty: all questions are sampled."""
+    """Target half-widths of the 95 % intervals of metrics: questions are sampled in seeded order until every
+    target is met. Empty: all questions are sampled."""
     question_types: str | None = None
     """Folder of a classifier for questions without a type (robust_eval/question_type/)."""
     labels: str | None = None

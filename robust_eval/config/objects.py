@@ -73,8 +73,8 @@ def _refuse_untyped(composed: DictConfig) -> None:
                     f"/schema/{group}/{next(iter(SCHEMAS[group]))}@_here_",
                 )
                 raise UserError(
-                    f"{path} is not an option with a schema{nearest(name, list(SCHEMAS[group]), group)}: a file {file} "
-                    f"names one in its defaults, such as {schema}"
+                    f"{path} is not an option with a schema{nearest(name, list(SCHEMAS[group]), group)}: in {file}, "
+                    f"name a schema in the defaults, such as {schema}"
                 )
             _instance(path, node)
         elif path not in UNGROUPED:
@@ -159,7 +159,7 @@ def _check_samplers(config: Config, sampler_names: str) -> None:
     chatting = next((name for name, sampler in config.sampler.items() if sampler.axis in _OF_CONVERSATIONS), None)
     if chatting is not None and not config.model.service_limits().chat:
         raise UserError(
-            f"sampler={chatting} {_OF_CONVERSATIONS[config.sampler[chatting].axis]}, and model {config.model.name} has "
+            f"sampler={chatting} {_OF_CONVERSATIONS[config.sampler[chatting].axis]}, but model {config.model.name} has "
             "plain prompts: choose a chat model, with model.prompt_style=chat"
         )
     sampler_of = choose_samplers(config.metric, config.sampler)
@@ -169,10 +169,9 @@ def _check_samplers(config: Config, sampler_names: str) -> None:
             if metric.axis == each.axis != config.sampler[sampler].axis:  # it would read them if they had what it needs
                 metric.check(each.temperatures, each.repetitions)
     if unread := [name for name in config.sampler if name not in sampler_of.values()]:
-        readers = ", ".join(f"{metric} those of {name}" for metric, name in sampler_of.items())
+        readers = ", ".join(f"{metric} reads those of {name}" for metric, name in sampler_of.items())
         raise UserError(
-            f"no metric reads the answers of sampler={unread[0]} (of the metrics, {readers}): remove it, or add a "
-            "metric that does"
+            f"no metric reads the answers of sampler={unread[0]} ({readers}): remove it, or add a metric that does"
         )
 
 
@@ -206,7 +205,7 @@ def _check_target(config: Config) -> None:
         readable = [each.replace("{}", "N") for each in means]
         raise UserError(
             f"target_half_width names {name}{label}, which is not a mean over questions in this "
-            f"run{'' if label else nearest(name, readable)}; these are {', '.join(readable)}"
+            f"run{'' if label else nearest(name, readable)}; such means are {', '.join(readable)}"
         )
 
 

@@ -94,7 +94,7 @@ def several_values(checked: Checked) -> UserError:
     """Return the error for a sweep without ``-m``."""
     key, _, values = checked.swept[0].partition("=")
     both = f", or choose them together, {key}=[{values}]" if key in COMBINABLE_GROUPS else ""
-    return UserError(f"{checked.swept[0]} has several values, which is a sweep: add -m{both}")
+    return UserError(f"{checked.swept[0]} has several values, which makes this a sweep: add -m{both}")
 
 
 def composed_run(overrides: Sequence[str]) -> tuple[Config, DictConfig]:
@@ -160,7 +160,7 @@ def _written(key: str, value: object) -> str:
         return "{" + ",".join(f"{name}:{_written(key, each)}" for name, each in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ",".join(_written(key, each) for each in value) + "]"
-    raise UserError(f"{key} must be a text, a number, a list or a mapping, not {type(value).__name__}")
+    raise UserError(f"{key} must be a string, a number, a list or a mapping, not {type(value).__name__}")
 
 
 def with_own_options(overrides: Sequence[str], folder: Path | None = None) -> list[str]:
@@ -215,11 +215,11 @@ def _parts(value: str) -> list[str]:
 def _quoted(line: str, key: str, text: str) -> str:
     text = text.strip()
     if text[:1] in _CLOSING:
-        inside = ", and texts with special characters in it need quotes" if text[0] in "[{" else ""
+        inside = ", and strings with special characters inside need quotes" if text[0] in "[{" else ""
         quoted = QuotedString(line.partition("=")[2], Quote.double).with_quotes()
         raise UserError(
             f"{line!r} cannot be read: a value with {text[0]} at its start needs {_CLOSING[text[0]]} at its "
-            f"end{inside}; if it is one text, write {shlex.quote(f'{key}={quoted}')}"
+            f"end{inside}; if it is a single string, write {shlex.quote(f'{key}={quoted}')}"
         )
     return QuotedString(text, Quote.single).with_quotes()
 
@@ -376,7 +376,7 @@ def _unknown_option(message: str) -> str:
 def no_option(group: str, name: str, names: Sequence[str] | None = None) -> str:
     """Return the sentence that a group has no such option, with its options."""
     names = options(group) if names is None else names
-    return f"there is no {group}={name}{nearest(name, names)}; there are {', '.join(names)}"
+    return f"there is no {group}={name}{nearest(name, names)}; options are {', '.join(names)}"
 
 
 def _check_writable(folder: Path) -> None:

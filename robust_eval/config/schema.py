@@ -189,7 +189,7 @@ def register() -> None:
     for group, classes in registry.REGISTRY.items():
         for name, cls in classes.items():
             if name in _OWN[group]:
-                raise UserError(f"{group}={name} is a built-in option: register {cls.__qualname__} by another name")
+                raise UserError(f"{group}={name} is a built-in option: register {cls.__qualname__} under another name")
             SCHEMAS[group][name] = cls
             _store(group, name, cls, f"{group}.{name}" if group in COMBINABLE_GROUPS else None)
     for group, schemas in SCHEMAS.items():

@@ -186,8 +186,8 @@ class DelimitedTable:
             if len(row) != len(names):
                 number = f"{len(row)} field{'' if len(row) == 1 else 's'}"
                 raise UserError(
-                    f"{self.file}, line {line}: {number}, and the header has {len(names)}; put double quotes around "
-                    f"a text with a {self.separator!r}"
+                    f"{self.file}, line {line}: {number}, but the header has {len(names)}; put double quotes around "
+                    f"text that contains {self.separator!r}"
                 )
             for place in unnamed:
                 if row[place].strip():
@@ -254,7 +254,7 @@ class DelimitedTable:
                 raise UserError(f"{self.file} is {kind} despite its suffix: save the table as CSV in UTF-8")
 
 
-_DOUBLE_QUOTES = "double a quote in a text, and put double quotes around the text"
+_DOUBLE_QUOTES = "double each quote inside a text, and enclose the text in double quotes"
 
 
 def _remedy(problem: csv.Error, first: int, last: int) -> str:

@@ -44,14 +44,14 @@ class JsonLines(Selection):
             if not lines and not line.lstrip().startswith("{"):
                 shown = line.strip() if len(line) <= 60 else f"{line.strip()[:60]}…"
                 raise UserError(
-                    f"{self.path} is not a JSON Lines file: line {number} is {shown!r}, and each line must be "
+                    f"{self.path} is not a JSON Lines file: line {number} is {shown!r}, but each line must be "
                     f"an object such as {_EXAMPLE}; for tables (CSV, TSV, JSON, Parquet) set dataset=local "
                     f"dataset.path={self.path}"
                 )
             question = _question(line, f"{self.path}, line {number}")
             if question.id in lines:
                 raise UserError(
-                    f"{self.path}, line {number}: id {question.id!r} is also that of line {lines[question.id]}"
+                    f"{self.path}, line {number}: id {question.id!r} is already used in line {lines[question.id]}"
                 )
             lines[question.id] = number
             yield question
@@ -86,25 +86,25 @@ def _question(line: str, where: str) -> Question:
     def text(field: str, required: bool = False) -> str:
         value = record.get(field, "")
         if not isinstance(value, str) or (required and not value.strip()):
-            raise UserError(f"{where}: {field!r} must be a {'non-empty ' if required else ''}text, not {value!r}")
+            raise UserError(f"{where}: {field!r} must be a {'non-empty ' if required else ''}string, not {value!r}")
         return value
 
     def texts(field: str) -> tuple[str, ...]:
         value: Any = record.get(field, [])
         if not isinstance(value, list) or not all(isinstance(item, str) and item.strip() for item in value):
-            raise UserError(f"{where}: {field!r} must be a list of non-empty texts, not {value!r}")
+            raise UserError(f"{where}: {field!r} must be a list of non-empty strings, not {value!r}")
         return tuple(value)
 
     choices, correct = texts("choices"), record.get("correct")
     if choices:
         if not 2 <= len(choices) <= len(LETTERS):
-            raise UserError(f"{where}: 'choices' must have 2 to {len(LETTERS)} texts, not {len(choices)}")
+            raise UserError(f"{where}: 'choices' must have 2 to {len(LETTERS)} strings, not {len(choices)}")
         if type(correct) is not int or not 0 <= correct < len(choices):
             raise UserError(
                 f"{where}: 'correct' must be the index of the right choice (0 to {len(choices) - 1}), not {correct!r}"
             )
     elif not texts("answers"):
-        raise UserError(f"{where}: 'answers' must have at least one accepted answer, or 'choices' be set")
+        raise UserError(f"{where}: 'answers' must have at least one accepted answer, or 'choices' must be set")
     level = record.get("level")
     if level is not None and type(level) is not int:
         raise UserError(f"{where}: 'level' must be a whole number, not {level!r}")

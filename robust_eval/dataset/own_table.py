@@ -115,7 +115,7 @@ class Separators:
             sign = "line break" if separator == _LINE_BREAK else repr(separator)
             setting = r'"\n"' if separator == _LINE_BREAK else separator
             contain = (
-                f"{cells:,} of the {self._filled:,} cells of {path} with {name} contain a {sign}, for example "
+                f"{cells:,} of the {self._filled:,} cells with {name} in {path} contain a {sign}, for example "
                 f"{self._examples[separator]!r}"
             )
             if 2 * cells >= self._filled or separator == _LINE_BREAK:
@@ -146,8 +146,9 @@ class OwnTable(Selection):
     correct: str = "letter"
     """Content of the column correct: letter, from_0 or from_1 (the number of the choice), or text."""
     separator: str | None = None
-    """Separator of the answers or choices in one cell, for example ";"; null: a cell is one answer, or a list of JSON,
-    Python or numpy. Required if half of the cells contain a ; or | or /, or if one contains a line break ("\\n")."""
+    """Separator of the answers or choices in one cell, for example ";"; null: a cell is one answer, or a list in JSON,
+    Python or numpy notation. Required if half of the cells contain a ; or | or /, or if one contains a line break
+    ("\\n")."""
     encoding: str = "utf-8"
     """Encoding of a text file: latin-1, cp1252, …"""
 
@@ -270,7 +271,7 @@ class OwnTable(Selection):
             return _position(right, options, self.correct)
         except Unusable as problem:
             settings = " or ".join(f"dataset.correct={other}" for other in CORRECT if _reads(other, right, options))
-            remedy = f"set {settings}" if settings else f"no choice by dataset.correct={self.correct}"
+            remedy = f"set {settings}" if settings else f"matches no choice under dataset.correct={self.correct}"
             raise Unusable(problem.reason, found=f"{problem.found}; {remedy}") from problem
 
 

@@ -98,7 +98,7 @@ class Published(Selection):
             raise ValueError("subsets, split and revision must not be empty")
         subsets = LAYOUTS[self.layout].subsets
         if subsets and (unknown := [subset for subset in self.subsets if subset not in (*subsets, ALL)]):
-            raise ValueError(f"{unknown[0]} is not a subset of {self.name}; there are {ALL}, {', '.join(subsets)}")
+            raise ValueError(f"{unknown[0]} is not a subset of {self.name}; subsets are {ALL}, {', '.join(subsets)}")
 
     @property
     def source(self) -> str:

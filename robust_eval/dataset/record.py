@@ -67,7 +67,8 @@ def missing_column(file: Path, column: str, meaning: str, columns: Iterable[Any]
     if not columns:
         return UserError(f'{file}: a record without named fields; write objects such as {{"{column}": …}}')
     return UserError(
-        f"{file} has no column {column!r} for {meaning}, but {listed(columns)}: set {setting}={{{meaning}: …}}"
+        f"{file} has no column {column!r} for {meaning}; its columns are {listed(columns)}: set "
+        f"{setting}={{{meaning}: …}}"
     )
 
 
@@ -78,7 +79,7 @@ def refuse_misspelt(
     for column, name in product(columns, missing):
         if OSA.distance(column.strip().casefold(), name) <= len(name) // 4:
             raise UserError(
-                f"{file} has a column {column!r} and none of the name {name!r}: rename it, or set "
+                f"{file} has a column {column!r} but none named {name!r}: rename it, or set "
                 f"{setting}={{{name}: {column}}}{otherwise.format(name)}"
             )
 

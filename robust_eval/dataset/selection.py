@@ -65,8 +65,8 @@ class Selection(ABC):
     seed: int = 0
     """Seed of both shuffles. It is independent of the seed of the run: runs with other seeds ask the same questions."""
     scenario: str | None = None
-    """extractive (the question with its context), multiple_choice, or abstractive (only the question); null: by the
-    fields of the question."""
+    """extractive (the question with its context), multiple_choice, or abstractive (only the question); null: depends
+    on the fields of the question."""
     max_invalid_fraction: float = 0.05
     """Maximum share of records without a valid question."""
 
@@ -123,7 +123,8 @@ class Selection(ABC):
                     raise record
                 name = record.id or _content_id(record)
                 if ids[name] and record.id:
-                    raise Unusable(DUPLICATE_ID, found=f"{record.id!r} is the id of an earlier record; ids are unique")
+                    earlier = f"{record.id!r} is already the id of an earlier record; ids must be unique"
+                    raise Unusable(DUPLICATE_ID, found=earlier)
                 question = self._presented(replace(record, id=f"{name}-{ids[name] + 1}" if ids[name] else name))
             except Unusable as problem:
                 tally.add(problem)

@@ -277,7 +277,7 @@ def answer_source(
     if top_logprobs and not supported.has_logprobs and joins(choose_samplers(metrics, samplers)):
         top_logprobs = max(each.top_logprobs for key, each in metrics.items() if key != TEMPERATURE)
         sentence = (
-            f"{name} returns no log-probabilities: the profile has breaking temperatures, and leaves out FRS and the "
+            f"{name} returns no log-probabilities: the profile has breaking temperatures, but leaves out FRS and the "
             "initial entropy, which need them."
         )
     if sentence:
@@ -304,7 +304,7 @@ def answer_source(
         source = replace(source, unanswerable=_unanswerable(source, metrics))
     if not supported.greedy and source.selects_by_baseline:
         log.warning(
-            "%s accepts no temperature 0: the most frequent of %d answers replaces the greedy one",
+            "%s does not accept temperature 0: the most frequent of %d answers replaces the greedy one",
             *(name, PLURALITY_DRAWS),
         )
     return source, metrics

@@ -156,7 +156,7 @@ class SamplingLoop:
                 write_question_status(state.questions, scores, self.folder, self.deferred_run.start())
             candidates = self.source.candidates(state.questions)
             self.source.select(candidates, state.graded_baseline)  # raises the error for the questions of all blocks
-            raise NothingKeptError("the samplers take none of the selected questions: raise their maximum number")
+            raise NothingKeptError("the samplers take none of the selected questions: raise sampler.max_questions")
         return state, schedule.reported(scores)
 
     def _is_full(self, kept: Sequence[Question]) -> bool:

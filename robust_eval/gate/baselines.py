@@ -14,7 +14,7 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,99}")
 def set_baseline(mlruns: Path, name: str, run: str) -> None:
     """Set the run of a baseline: its folder, or its id in MLflow. A folder under ``mlruns`` is stored as relative."""
     if not _NAME.fullmatch(name):
-        raise UserError(f"the name of a baseline consists of letters, digits and . _ -, not {name!r}")
+        raise UserError(f"the name of a baseline may contain only letters, digits and . _ -, not {name!r}")
     path = Path(run)
     if path.is_dir():
         inside = path.resolve().is_relative_to(mlruns.resolve())
@@ -58,7 +58,7 @@ def folder_of(name: str, mlruns: Path, tracked: TrackedRuns) -> Path:
     except UserError as problem:
         if not (names := baselines(mlruns)):
             raise
-        raise UserError(f"there is no baseline {name} (there are {', '.join(names)}); {problem}") from problem
+        raise UserError(f"there is no baseline {name} (baselines are {', '.join(names)}); {problem}") from problem
 
 
 def baselines(mlruns: Path) -> list[str]:

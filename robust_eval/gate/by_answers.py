@@ -95,6 +95,6 @@ def _other_temperatures(baseline: MeasuredRun, candidate: MeasuredRun) -> str:
             was, now = ("the model's own" if each == "own" else each for each in (was, now))
             return (
                 f"the temperature of the candidate's answers is {now}, and the baseline's was {was}; measure both at "
-                "their own (model.takes_temperature=false)"
+                "their default (model.takes_temperature=false)"
             )
     return ""

@@ -41,7 +41,7 @@ class GateSettings:
 
     def __post_init__(self) -> None:
         if not self.metrics:
-            raise ValueError("metrics must name at least one metric with its margin, as {accuracy.greedy: 0.02}")
+            raise ValueError("metrics must name at least one metric with its margin, such as {accuracy.greedy: 0.02}")
         for name, margin in self.metrics.items():
             if not 0 < margin < 1:
                 raise ValueError(f"metrics: the margin of {name} must be between 0 and 1, not {margin:g}")
@@ -68,7 +68,7 @@ def gate_settings(overrides: Sequence[str], folders: Sequence[Path]) -> GateSett
         files = [file for folder in reversed(folders) if (file := folder / "gate" / f"{name}.yaml").is_file()]
         if not files:
             names = sorted({file.stem for folder in folders for file in (folder / "gate").glob("*.yaml")})
-            raise UserError(f"there is no gate={name}; there are {', '.join(names)}")
+            raise UserError(f"there is no gate={name}; options are {', '.join(names)}")
         merged = OmegaConf.structured(GateSettings)
         read = OmegaConf.load(files[0])
         for source in (read, changed):
@@ -369,11 +369,12 @@ def sentence(judged: MetricVerdict) -> str:
         same = ", though no fact differs" if judged.unchanged else ""
         return f"{summary}: undecided{same}: {few} are too few for a PASS, which needs {MIN_UNITS}."
     if math.isinf(judged.needed) or judged.more == 0:
-        return f"{summary}: too close to the margin to decide; a wider margin or many more facts would."
+        return f"{summary}: too close to the margin to decide; a wider margin or many more facts would settle it."
     more = f"about {judged.more:,.0f} more"
     if judged.unchanged:
         return f"{summary}: undecided; no fact differs, but with so few facts this margin needs {more}."
-    return f"{summary}: undecided; with the observed differences this margin needs {more} facts: gate on those alone."
+    needed = f"with the observed differences this margin needs {more} facts"
+    return f"{summary}: undecided; {needed}: gate on the new ones only."
 
 
 def _missing_answers(run: MeasuredRun, max_share: float) -> str:

@@ -96,7 +96,7 @@ def _less_firm(baseline: MeasuredRun, candidate: MeasuredRun, facts: dict[str, F
     ]
     how = "swapped within trials of one seed" if paired else "of both runs mixed"
     return less_firm, (
-        f"By permutation of whole trials ({how}), with an expected false share of at most {RATE:.0%} "
+        f"By permutation of whole trials ({how}), with a false discovery rate of at most {RATE:.0%} "
         f"(Benjamini-Hochberg) among {len(comparable):,} facts."
     )
 

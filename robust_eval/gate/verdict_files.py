@@ -28,7 +28,7 @@ READING = (
     "The difference of each metric with its interval, and the zone beyond its margin; to the right is better. A metric "
     "passes if it has enough facts and its interval is outside the zone."
 )
-DECIDE_NOTHING = "The list of single facts does not affect the verdict."
+DECIDE_NOTHING = "The list of individual facts does not affect the verdict."
 _NO_FACTS = SingleFacts([], [], [], "")
 
 
@@ -56,7 +56,7 @@ class Report:
             return f"FAIL: the candidate is worse by more than the margin in {' and '.join(failed)}."
         if self.decision.outcome == "PASS":
             is_alone = any(reason.startswith(NOT_JUDGED) for reason in self.decision.reasons)
-            alone = ", by knowledge alone" if is_alone else ""
+            alone = ", judged on knowledge alone" if is_alone else ""
             return f"PASS: the candidate may replace the baseline{alone}."
         undecided = [each.label for each in self.decision.metrics if each.outcome == "INCONCLUSIVE"]
         if 0 < len(undecided) < len(self.decision.metrics):

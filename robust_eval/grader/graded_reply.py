@@ -90,7 +90,7 @@ def grade_reply(
     if not isinstance(reply, str):
         raise UserError(f"reply must be a text, not {type(reply).__name__}")
     if any("\ud800" <= sign <= "\udfff" for sign in reply):
-        raise UserError("reply must be Unicode text, without half of a surrogate pair")
+        raise UserError("reply must be Unicode text, without unpaired surrogates")
     question = question_of((answers,) if isinstance(answers, str) else answers, choices)
     extraction = _resolved("reader", reader, READERS, Reader)
     comparison = _resolved("grader", grader, GRADERS, Grader)

@@ -61,7 +61,7 @@ class JudgeModel(Grader):
     """The judge's question. equivalence: does the reply agree with an accepted answer? support: does the question's
     context support it? rubric: does it meet the rubric?"""
     rubric: str = ""
-    """Requirements on a right reply, with form=rubric."""
+    """Requirements for a right reply, with form=rubric."""
     cascade: str = "exact"
     """exact: a reply that equals an accepted answer is right without the judge; uncertain: only uncertain replies go to
     the judge, and the others keep the verdict of grader=matching; none: all replies go to the judge."""
@@ -72,7 +72,7 @@ class JudgeModel(Grader):
     max_new_tokens: int = 256
     """Length limit of a verdict with its reason, in tokens."""
     bias: int = 0
-    """Number of replies that are judged twice more, in another order and padded, to measure the bias of the judge."""
+    """Number of replies that are judged two more times, in another order and padded, to measure the judge's bias."""
     prompts: str = JUDGING
     """Templates: builtin:judge.yaml, or your own file."""
 

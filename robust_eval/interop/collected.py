@@ -142,7 +142,7 @@ def _refuse_failed(model: str, task: str, answers: Sequence[LoggedAnswer]) -> No
     most_frequent = "; ".join(f"{printable(error):.200} ({number:,})" for error, number in errors.most_common(3))
     more = f"; {len(errors) - 3:,} other errors" if len(errors) > 3 else ""
     raise UserError(
-        f"{printable(f'{model} on {task}')}: none of {len(answers):,} samples has a reply, they failed with: "
+        f"{printable(f'{model} on {task}')}: none of {len(answers):,} samples has a reply; they failed with: "
         f"{most_frequent}{more}"
     )
 

@@ -205,7 +205,7 @@ def _verdict_results(answers: FinishedAnswers) -> Iterator[dict[str, Any]]:
         if not judged:
             config = {
                 "metric_id": "replies",
-                "evaluation_description": "share of requests with a reply; none is judged",
+                "evaluation_description": "share of requests with a reply; replies are not judged",
             }
         config |= {"lower_is_better": False, "min_score": 0, "max_score": 1}
         yield _result(answers, result_id, config, float(np.mean(values)), {"num_samples": len(values)}, settings)

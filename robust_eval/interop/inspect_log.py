@@ -96,7 +96,7 @@ def _refuse_large(file: Path) -> None:
         if size > MAX_JSON:
             raise UserError(
                 f"{file} has {size / 2**20:,.0f} MiB, and a JSON log of more than {MAX_JSON / 2**20:,.0f} MiB does not "
-                "fit into memory: convert it (inspect log convert --to eval), an .eval log is read sample by sample"
+                "fit into memory: convert it (inspect log convert --to eval); an .eval log is read sample by sample"
             )
         return
     with zipfile.ZipFile(file) as archive:

@@ -90,7 +90,9 @@ class ScoredAnswers:
 def _row(score: SampleScore) -> dict[str, Any]:
     row = (score.score.metadata or {}).get(MARK)
     if row is None:
-        raise UserError("the scores contain no answers: wrap your scorer, graded(by=SCORER) of robust_eval.interop")
+        raise UserError(
+            "the scores contain no answers: wrap your scorer with graded(by=SCORER) from robust_eval.interop"
+        )
     return {**row, "temperature": temperature_in(row)}
 
 

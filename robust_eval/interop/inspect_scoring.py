@@ -40,7 +40,7 @@ def mark_in(metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:
     mark = (metadata or {}).get(MARK)
     if not isinstance(mark, Mapping):
         raise UserError(
-            "a sample does not name its question and condition: make the task with frs, certainty or multiqa of "
+            "a sample does not name its question and condition: create the task with frs, certainty or multiqa from "
             "robust_eval.interop.inspect_tasks, which take your samples and your scorer"
         )
     return mark

@@ -234,7 +234,7 @@ def marked_samples(
                 )
             )
     if len({sample.id for sample in samples}) < len(samples):
-        raise UserError("two samples would have the same id: give the questions other ids")
+        raise UserError("two samples would have the same id: give the questions different ids")
     return MemoryDataset(samples, name=name)
 
 

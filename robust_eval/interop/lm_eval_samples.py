@@ -70,7 +70,7 @@ def read_lm_eval(file: Path) -> Iterator[LoggedAnswer]:
             document = documents[number] = _Document(resps)
             document.answers.extend(_answers(record, document_id, task, document, where))
         elif documents[number].resps != resps:
-            raise UserError(f"{where}: the file has this document already, with other replies")
+            raise UserError(f"{where}: the file already has this document, with different replies")
         documents[number].scores.update(_scores(record, task, where))
     answers = [answer for document in documents.values() for answer in document.answers]
     is_contradicted = any(answer.ungraded == CONTRADICTED for answer in answers)
@@ -103,7 +103,7 @@ def _task(file: Path) -> _Task:
 def _answers(record: Any, document_id: str, task: _Task, document: _Document, where: str) -> Iterator[LoggedAnswer]:
     arguments = _arguments(record, task, where)
     if len(arguments) != len(document.resps):
-        raise UserError(f"{where}: {len(arguments)} requests have replies to {len(document.resps)}")
+        raise UserError(f"{where}: {len(arguments)} requests, but replies to {len(document.resps)}")
     read = _generated if isinstance(arguments[0][1], dict) else _distribution
     yield from read(record, document_id, arguments, task, document, where)
 

@@ -113,7 +113,7 @@ def no_key(collected: Collected, log_name: str) -> UserError:
     more = f"; {len(reasons) - 1:,} more reasons" if len(reasons) > 1 else ""
     return UserError(
         printable(
-            f"{log_name} has no right answers to {collected.task}: {reasons[0]}{more}{_own_scores(collected)}: set "
+            f"{log_name} gives no right answers for {collected.task}: {reasons[0]}{more}{_own_scores(collected)}: set "
             f"dataset=FILE, questions and answers under the ids of the log (such as {collected.questions[0].id!r})"
         )
     )
@@ -156,7 +156,7 @@ def differences(collected: Collected) -> list[str]:
     first_line = not request.chat and request.reader != "reply"
     if request.stop and not (first_line and request.stop == ("\n",)):
         default = "the end of the first line" if first_line else "no string"
-        sentences.append(printable(f"replies stop at {list(request.stop)!r}, in robust_eval at {default}"))
+        sentences.append(printable(f"replies stop at {list(request.stop)!r}; in robust_eval they stop at {default}"))
     answers = collected.answers
     if "finish_reason" in answers.column_names:
         cut = pc.sum(pc.equal(answers["finish_reason"], "length")).as_py() or 0

@@ -42,7 +42,7 @@ def read_batch(requests: Sequence[Path], outputs: Sequence[Path]) -> Iterator[Lo
             if key not in requests_by_id:
                 raise UserError(f"{where}: the file of requests has no such custom_id")
             if key in keys_with_output:
-                raise UserError(f"{where}: the custom_id has an output already")
+                raise UserError(f"{where}: the custom_id already has an output")
             keys_with_output.add(key)
             yield from _answers(_logged(requests_by_id[key][1], names, requests[0].stem, where), output, where)
     for key, (where, body) in requests_by_id.items():

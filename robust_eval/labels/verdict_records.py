@@ -90,7 +90,7 @@ def record_of(entry: Any, line: str) -> Record:
     if "human" in entry:
         entry = _of_evouna(entry)
     if unknown := sorted(set(entry) - set(FIELDS)):
-        raise ValueError(f"unknown field {unknown[0]!r}; known are {', '.join(FIELDS)}")
+        raise ValueError(f"unknown field {unknown[0]!r}; known fields are {', '.join(FIELDS)}")
     for name, kind, expected in (
         ("question", str, "a text"),
         ("reply", str, "a text"),
@@ -118,7 +118,7 @@ def record_of(entry: Any, line: str) -> Record:
             f"'correct_choice' must be the index of the right choice (0 to {len(choices) - 1}), not {key!r}"
         )
     if not choices and not accepted_answers(question)[0]:
-        raise ValueError("'answers' must contain an accepted answer that is not blank, or 'choices' be given")
+        raise ValueError("'answers' must contain an accepted answer that is not blank, or 'choices' must be given")
     if not isinstance(entry.get("slice", ""), str):
         raise ValueError(f"'slice' must be a text, not {entry['slice']!r}")
     return Record(question, entry["reply"], entry["correct"], entry.get("slice", ""))

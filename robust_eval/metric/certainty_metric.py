@@ -102,7 +102,7 @@ class AnswerCertainty(Metric):
         """Raise UserError unless each question is asked at least twice under the same condition."""
         if repetitions < 2:
             raise UserError(
-                "metric=certainty needs repeated answers to the same question, and the sampler asks once: "
+                "metric=certainty needs repeated answers to the same question, but the sampler asks only once: "
                 "set sampler.trials to 2 or more"
             )
 

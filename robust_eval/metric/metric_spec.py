@@ -84,7 +84,7 @@ class ComparisonView:
         if self.kind not in DRAWING_KINDS:
             raise ValueError(f"kind must be one of {', '.join(DRAWING_KINDS)}, not {self.kind}")
         if not re.fullmatch(r"[a-z0-9_]*", self.file):
-            raise ValueError(f"file must consist of small letters, digits and _, not {self.file}")
+            raise ValueError(f"file must consist of lowercase letters, digits and _, not {self.file}")
         check_fields(self)
 
 

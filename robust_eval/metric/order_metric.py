@@ -1,4 +1,4 @@
-"""Choice order: accuracy by the place of the right choice and by the form of the choices, over a graded answer table;
+"""Choice order: accuracy by position of the right choice and by form of the choices, over a graded answer table;
 raters are orders and forms (docs/multiqa.md).
 """
 
@@ -30,9 +30,9 @@ ONE_CHOICE = share_spec(
 )
 RIGHT = share_spec("order.accuracy", "accuracy over all orders", short="over all orders")
 EVERY = share_spec("order.every", "share of questions right in every order")
-PLACE = share_spec("order.accuracy.place{}", "accuracy, right choice at place {}")
+PLACE = share_spec("order.accuracy.place{}", "accuracy, right choice in position {}")
 BIAS = MetricSpec(
-    "order.bias.place{}", "accuracy at place {} minus that at the other places", limits=(-1.0, 1.0), shown=RUN
+    "order.bias.place{}", "accuracy in position {} minus that in the other positions", limits=(-1.0, 1.0), shown=RUN
 )
 FORM = {
     form: share_spec(
@@ -43,7 +43,7 @@ FORM = {
     for form in (GIVEN, *FORMS)
 }
 Q = {
-    "statistic": MetricSpec("order.cochran_q", "Cochran's Q over places", shown=RUN, form=".2f", mean=False),
+    "statistic": MetricSpec("order.cochran_q", "Cochran's Q over positions", shown=RUN, form=".2f", mean=False),
     "freedom": MetricSpec(
         "order.cochran_q.freedom", "degrees of freedom of Cochran's Q", shown=RUN, form="g", mean=False
     ),
@@ -82,7 +82,7 @@ class ChoiceOrder(Metric):
             )
 
     def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:
-        """Return accuracy by place and by form, the bias of each place, and Cochran's Q over places, by temperature.
+        """Return accuracy by place and by form, the bias of each place, and Cochran's Q over positions, by temperature.
 
         Tables: ``order`` has a row for each question, temperature and place (from 1) at which its right choice stood;
         ``order_places`` what they are together, with intervals.

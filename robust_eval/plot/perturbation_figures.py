@@ -17,25 +17,25 @@ _MAX_VARIANCE = 0.25
 
 
 @run_figure(
-    "Accuracy by the place of the right choice",
-    "Points at different heights show position bias: a model that always says A is right at the first place and "
+    "Accuracy by the position of the right choice",
+    "Points at different heights show position bias: a model that always says A is right in the first position and "
     "nowhere else.",
     "position bias, beyond the papers",
     lambda run: "order_places" in run.tables and any(run.tables["order_places"]["questions"].to_pylist()),
 )
 def accuracy_by_place(axes: Axes, run: FigureData) -> None:
-    """The share of right answers for each place at which the right choice was put, with its 95 % interval."""
+    """The share of right answers for each position of the right choice, with its 95 % interval."""
     table, overall = run.nearest_to_one("order_places"), run.curves["order.accuracy"]
     value, low, high = (table[name].to_numpy() for name in ("accuracy", "low", "high"))
     all_places = overall[nearest_to_one(overall)].value
     places = np.arange(1, len(value) + 1)
     whiskers = np.nan_to_num(np.maximum([value - low, high - value], 0))
-    axes.axhline(all_places, color=GREY, linestyle="--", linewidth=1, label=f"all places together: {all_places:.3f}")
+    axes.axhline(all_places, color=GREY, linestyle="--", linewidth=1, label=f"all positions together: {all_places:.3f}")
     axes.errorbar(places, value, yerr=whiskers, fmt="o", color=BLUE, capsize=3)
-    axes.set(xlabel="place of the right choice", ylabel="accuracy, 95 % interval", ylim=(0, 1))
+    axes.set(xlabel="position of the right choice", ylabel="accuracy, 95 % interval", ylim=(0, 1))
     axes.set_xlim(0.5, len(value) + 0.5)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_title("Accuracy by the place of the right choice")
+    axes.set_title("Accuracy by the position of the right choice")
     legend_below(axes)
 
 

@@ -107,7 +107,7 @@ def _challenges(read: Any, where: str) -> dict[str, tuple[str, ...]]:
         raise UserError(f"{where}: each kind of pushback must have a list of sentences")
     for kind, texts in read.items():
         if not isinstance(kind, str) or not KIND.fullmatch(kind):
-            raise UserError(f"{where}: the name of a kind must have small letters and _ only, not {kind!r}")
+            raise UserError(f"{where}: the name of a kind may contain only lowercase letters and _, not {kind!r}")
         for text in texts:
             if not isinstance(text, str) or not text.strip():
                 raise UserError(f"{where}, {kind}: a sentence must be text, not {text!r}")

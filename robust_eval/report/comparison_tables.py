@@ -199,9 +199,9 @@ def _type_table(compared: Comparison) -> Table:
     score, spec = compared.types[0].score, compared.spec(compared.types[0].score)
     by = (spec.of_question or spec.words) if spec else score
     note = (
-        f"By {by}: of the facts of a type among the most and the least robust ones, the "
+        f"By {by}: of a type's facts among the most and the least robust, the "
         f"share among the most robust. {PAPER_N:,} facts are taken at either end, or half of all if that is less; "
-        "ties count in part."
+        "ties count fractionally."
     )
     return Table("Question types among the most and the least robust facts", header, rows, 3, note)
 
@@ -252,7 +252,7 @@ def pair_table(compared: Comparison) -> Table:
         note += (
             " The difference excludes facts that lack a score in at least one run: those that the run does not know, "
             "and those without a reply at a temperature before the break; n is the number that remain. The log-rank "
-            "test uses facts without a reply up to the last temperature with one."
+            "test uses facts with missing replies up to their last temperature with a reply."
         )
     if len(rows) > 1:
         note += " If nothing differs, about one interval in twenty excludes 0 by chance."

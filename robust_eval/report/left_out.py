@@ -36,7 +36,7 @@ def left_out(result: Result) -> Iterator[str]:
     if text := unread(counts):
         yield f"No answer was found in {text}."
     if (truncated := counts["replies.cut"]) >= 0.5:  # NaN if unknown
-        yield f"{_counted(truncated, 'reply', 'replies')} truncated by the length limit, and graded without the end."
+        yield f"{_counted(truncated, 'reply', 'replies')} truncated by the length limit, and graded without their end."
     for score in result.scores.values():
         yield from score.presentation.left_out
     for score in result.scores.values():

@@ -85,8 +85,8 @@ def _without_verdict(compared: Comparison, pairs: Sequence[Pair]) -> Iterator[st
     scored, truncated, few = ([p for p in pairs if p.unjudged == kind] for kind in ("scored", "truncated", "few"))
     for values in dict.fromkeys(listed(different(part)) for part in connected(scored)):
         yield (
-            f"Runs that differ only in scoring ({values}) are the same answers: {NOT_FIRMER} Others are compared "
-            "if both are scored in the same way."
+            f"Runs that differ only in scoring ({values}) are the same answers: {NOT_FIRMER} Other pairs are compared "
+            "if scored in the same way."
         )
     if truncated:
         values = listed(truncation(different(truncated)))
@@ -165,7 +165,8 @@ def _difference(compared: Comparison, pair: Pair, family: int, is_reversed: bool
     )
     is_open = not (pair.is_significant or pair.unjudged) and difference.n >= MIN_UNITS
     if is_open and math.isfinite(pair.needed) and pair.needed > difference.n:
-        text += f" About {pair.needed:,.0f} questions would decide whether they differ by {MARGIN:g} or more."
+        text += f" About {pair.needed:,.0f} questions would be needed to decide"
+        text += f" whether they differ by {MARGIN:g} or more."
     return text
 
 
@@ -216,7 +217,7 @@ def _ranking(compared: Comparison, metric: str, pairs: Sequence[Pair]) -> Rankin
             "distinguished from one another"
         )
     text = (
-        f"{start} ({len(pairs)} pairs, each on the {shared} questions that both kept). Two count as different where p "
-        f"is below {LEVEL:g} after Holm's correction for all pairs and the 95 % interval excludes 0."
+        f"{start} ({len(pairs)} pairs, each on the {shared} questions that both kept). Two runs count as different "
+        f"where p is below {LEVEL:g} after Holm's correction for all pairs and the 95 % interval excludes 0."
     )
     return Ranking(text, ranked)

@@ -319,7 +319,7 @@ def uncertainty(score: Score, questions: Sequence[Question]) -> Presentation:
     table, t = score.tables["uncertainty_scores"], score.settings["temperature"]
     names = table["score"].to_pylist() if table.num_rows else []
     if not names:
-        return Presentation("Uncertainty", columns=[], left_out=["Uncertainty scores: the answers allow none."])
+        return Presentation("Uncertainty", columns=[], left_out=["Uncertainty scores: the answers support none."])
     leading, answers = names[0], f"{score.settings['target']} answers"
     about = errors_by.SCORES[leading]
     specs = {key: spec.name for key, spec in errors_by.specs_of(leading).items()}
@@ -473,7 +473,7 @@ def _profile_sentence(score: Score, known_count: int, main: MetricSpec) -> str:
     if main is ROBUST_AT_OWN:
         methods, words = "in paraphrases, and repeatedly", ("both", "right in every wording and in every repetition")
     if not known_count:
-        return f"{methods}; none of them has all values."
+        return f"{methods}; no question has values from all methods."
     robust = score.values[main.name]
     facts = "them" if known_count == len(score.question_ids) else f"the {known_count} that have all values"
     sentences = [

@@ -92,7 +92,7 @@ def _server_warnings(result: Result) -> Iterator[Caution]:
         yield Caution(
             f"All replies to {equal:,} questions in a row are equal at the highest temperature: no fact can "
             "break if a server repeats itself.",
-            "If the model cannot be that certain, turn off greedy decoding and the cache of replies at the server, "
+            "If the model cannot be that certain, turn off greedy decoding and response caching on the server, "
             "and set store.folder to a new folder.",
         )
     if description.get("loaded.capability.ignores_temperature") is True:

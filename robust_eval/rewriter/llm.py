@@ -42,11 +42,11 @@ class Llm:
     model: Any = None
     """Model that rewrites, an option of the group model; null: the measured model."""
     rewrites: int = 5
-    """Number of rewrites of each question: v of the paper."""
+    """Number of rewrites of each question: v in the paper."""
     attempts: int = 3
     """Maximum number of requests for a question."""
     temperature: float = 1.0
-    """Temperature of the rewrites, by default that of the paper."""
+    """Temperature of the rewrites, by default as in the paper."""
     max_new_tokens: int = 256
     """Length limit of a list of rewrites, in tokens."""
     drift: str = "flag"

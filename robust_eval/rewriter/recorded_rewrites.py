@@ -54,7 +54,7 @@ class RecordedRewrites:
             path = Path(self.file)
             by_id = _read(path) if self.originals is None else _paired(Path(self.originals), path)
             if foreign := by_id.keys() - recorded.keys():
-                log.warning("%s: %d ids are not of questions in this data set", self.file, len(foreign))
+                log.warning("%s: ids that belong to no question in this data set: %d", self.file, len(foreign))
             recorded = {question_id: by_id.get(question_id, ()) for question_id in recorded}
         rewritten = [replace(q, rewrites=distinct(q.text, recorded[q.id])) for q in questions]
         dropped = sum(map(len, recorded.values())) - sum(len(question.rewrites) for question in rewritten)
@@ -90,7 +90,7 @@ def _paired(originals: Path, rewrites: Path) -> dict[str, tuple[str, ...]]:
         pairs, order_problem = _by_order(original_questions, rewritten)
         if order_problem:
             raise UserError(
-                f"rewriter.file: {rewrites} does not fit {originals}, neither by id ({id_problem}) nor by order "
+                f"rewriter.file: {rewrites} matches {originals} neither by id ({id_problem}) nor by order "
                 f"({order_problem})"
             )
     log.info("%s: paired with %s by %s", rewrites, originals, "order" if id_problem else "id")
@@ -115,7 +115,7 @@ def _by_id(original_questions: Sequence[_SquadQuestion], rewritten: Sequence[_Sq
             problem = "has another context" if questions[rewrite.id] else "is missing"
             return [], f"question {number} has the id {rewrite.id}, which {problem} there"
         if same[0].answers and rewrite.answers and not same[0].answers & rewrite.answers:
-            return [], f"question {number} has the id {rewrite.id}, which has other answers there"
+            return [], f"question {number} has the id {rewrite.id}, which has different answers there"
         pairs.append((same[0], rewrite))
     return pairs, ""
 
@@ -126,7 +126,7 @@ def _by_order(original_questions: Sequence[_SquadQuestion], rewritten: Sequence[
     Without answers, order counts only if a context has one question: those of a paragraph may be in any order.
     """
     if len(original_questions) != len(rewritten):
-        return [], f"there are {len(rewritten):,} questions, and {len(original_questions):,} there"
+        return [], f"it has {len(rewritten):,} questions, and the other file {len(original_questions):,}"
     pairs = list(zip(original_questions, rewritten, strict=True))
     on_context = Counter(question.context for question in original_questions)
     for number, (question, rewrite) in enumerate(pairs, start=1):

@@ -85,7 +85,7 @@ class TrackedRuns:
             experiment = client.get_experiment_by_name(name)
             if experiment is None:
                 names = ", ".join(each.name for each in client.search_experiments())
-                raise UserError(f"there is no experiment {name} in {self._uri}; there are {names}")
+                raise UserError(f"there is no experiment {name} in {self._uri}; experiments are {names}")
             for run in _search(client, experiment.experiment_id, _FINISHED):
                 if SWEEP_FOLDER not in run.data.tags:
                     try:

@@ -7,7 +7,7 @@ VERDICTS = ("right", "wrong", "not judged", "no reply")
 """Verdicts on an answer, in the order of counts of answers."""
 WHY_NOT = {
     "not kept, not asked": "they have no greedy answer",
-    "not kept, no reply": "no greedy answer came",
+    "not kept, no reply": "no greedy answer was received",
     "not kept, not judged": "the greedy answer has no verdict",
     "not kept, wrong": "the greedy answer is wrong",
     "not kept, no exact match": "the greedy answer is right, but no exact match of an accepted answer",

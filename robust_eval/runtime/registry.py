@@ -54,7 +54,7 @@ def _registered(group: str, name: str, part: Part) -> Part:
         raise UserError(f"{option}: {_qualname(part)} has no {missing[0]}, which a {group} needs")
     registered = REGISTRY[group].setdefault(name, part)
     if _qualname(registered) != _qualname(part):
-        raise UserError(f"{option} is already {_qualname(registered)}: register {_qualname(part)} by another name")
+        raise UserError(f"{option} is already {_qualname(registered)}: register {_qualname(part)} under another name")
     REGISTRY[group][name] = part
     return part
 

@@ -199,7 +199,7 @@ class Challenge(KnownFacts):
         sentences = read_templates(self.challenges).challenges
         if missing := [kind for kind in self.pushbacks if kind not in sentences]:
             names = ", ".join(sentences) or f"none: {CHALLENGES} is missing"
-            raise UserError(f"sampler.challenge.pushbacks: {self.challenges} has no {missing[0]}; there are {names}")
+            raise UserError(f"sampler.challenge.pushbacks: {self.challenges} has no {missing[0]}; it has {names}")
         return PushbackWriter({kind: sentences[kind] for kind in self.pushbacks}, questions, seed)
 
 

@@ -114,7 +114,7 @@ class Perturbation(ChoiceOrders):
     trials: int = 1
     """Number of independent answers of each rater at each temperature."""
     rewrites: int = 5
-    """Maximum number of rewrites of each question: v of the paper."""
+    """Maximum number of rewrites of each question: v in the paper."""
     orders: str = GIVEN
     forms: list[str] = field(default_factory=list)
 

@@ -236,7 +236,7 @@ def _read(
     baseline = pc.equal(table[SAMPLER], GREEDY).to_numpy(zero_copy_only=False)
     if baseline.all():
         raise UserError(
-            f"{file} contains only baseline answers (temperature 0, or sampler {GREEDY}): add others, only they are "
+            f"{file} contains only baseline answers (temperature 0, or sampler {GREEDY}): add others; only those are "
             "scored"
         )
     first = np.zeros(len(baseline), dtype=bool)

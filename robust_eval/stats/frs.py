@@ -214,7 +214,7 @@ def factual_robustness_score(
     try:
         h, t = np.broadcast_arrays(h, t)
     except ValueError:
-        raise ValueError(f"breaking_temperature must fit entropy, {h.shape}, not be {t.shape}") from None
+        raise ValueError(f"breaking_temperature, {t.shape}, must broadcast with entropy, {h.shape}") from None
     if np.any((h < 0) | (h > 1)):
         raise ValueError("entropy must be in [0, 1]")
     if np.any(t < 0):

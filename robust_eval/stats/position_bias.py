@@ -13,7 +13,7 @@ PERMUTATIONS = 1999
 
 
 class CochranQ(NamedTuple):
-    """Cochran's Q over places: ``questions`` whose right choice stood at each place, and ``freedom`` degrees of χ²."""
+    """Cochran's Q over positions: ``questions`` whose right choice stood at each, and ``freedom`` degrees of χ²."""
 
     questions: int
     statistic: float

@@ -343,6 +343,6 @@ class _Served:
         stored, new = self._stored["served_model"], self._arrived["served_model"]
         if stored and new and not stored & new:
             raise UserError(
-                f"{self._config.name}: the server's model is now {abbreviated_list(new)}, and stored answers are from "
+                f"{self._config.name}: the server's model is now {abbreviated_list(new)}, but stored answers are from "
                 f"{abbreviated_list(stored)}: set store.folder to a new folder to sample all from the current model"
             )

@@ -46,7 +46,7 @@ LONG = 60.0
 """Seconds after which system metrics of a run are recorded, in a local store."""
 _INCOMPLETE = (
     "tracking: this run is incomplete in %s, and complete in its folder; repeat the command when the server is back: "
-    "it records the run from the store"
+    "this records the run from the store"
 )
 
 

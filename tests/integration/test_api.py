@@ -372,7 +372,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     "a value": (lambda: robust_eval.run(["dataset.limit=0"]), "dataset: limit must be at least 1, not 0"),
     "a type of a value": (
         lambda: robust_eval.run(seed={1, 2}),
-        "seed must be a text, a number, a list or a mapping, not set",
+        "seed must be a string, a number, a list or a mapping, not set",
     ),
     "no override": (lambda: robust_eval.run(["facts"]), "'facts' is not an override: write KEY=VALUE"),
     "overrides that are no texts": (

@@ -104,7 +104,7 @@ class Ray:
             self._connect()
             self._room(num_gpus=0)
         except UserError as problem:  # answers that have arrived can still be graded
-            log.warning("%s: %s; this process does the work", stage, problem)
+            log.warning("%s: %s; continuing in this process", stage, problem)
             return run_sequentially(stage, work, shared, parts)
         return _run_as_tasks(stage, work, shared, parts, self.num_cpus)
 
@@ -177,7 +177,7 @@ class Ray:
             resources = "; ".join(", ".join(f"{m.get(kind, 0):g} {kind}" for kind in needed) for m in machines)
             raise UserError(
                 f"no machine has room for an actor with engine.num_cpus={self.num_cpus} and "
-                f"engine.num_gpus={num_gpus:g}: there are {resources}"
+                f"engine.num_gpus={num_gpus:g}; machines have {resources}"
             )
         return room
 

@@ -147,7 +147,7 @@ def _convert(gguf: Path, target: Path) -> None:
             _mend_positions(model, gguf)
     _mend_tokenizer(tokenizer, metadata)
     if tokenizer.decode(tokenizer(_PROBE, add_special_tokens=False).input_ids) != _PROBE:
-        raise _lossy(gguf, "its tokenizer changes a text in transformers")
+        raise _lossy(gguf, "its tokenizer alters text in transformers")
     _set_end_tokens(model, metadata)
     try:
         model.save_pretrained(target)

@@ -23,7 +23,7 @@ class ChatTemplate:
     enable_thinking: bool | None = None
     """For templates that can turn reasoning on and off (Qwen3); null: the template's default."""
     system_role: bool | None = None
-    """true: the system line is a separate message; false: it begins the first message of the user; null: true if the
+    """true: the system line is a separate message; false: it begins the first user message; null: true if the
     template supports system messages."""
     date: str = TEMPLATE_DATE
     """Date for templates that contain today's date."""

@@ -153,7 +153,7 @@ def inference_model(path: str) -> Inference:
             f"cross-encoder {path} cannot classify entailment: its labels are {', '.join(labels.values()) or 'none'}, "
             f"and one must be {ENTAILMENT} (id2label of its config.json)"
         )
-    log.info("model of entailment %s", path)
+    log.info("entailment model %s", path)
     return Inference(model, entailment_labels[0])
 
 

@@ -96,12 +96,13 @@ class Capabilities:
     def in_words(self) -> str:
         """Return the capabilities in words, as a predicate of the model."""
         temperatures = f"temperatures {'from' if self.greedy else 'above'} 0 to {self.highest_temperature:g}"
-        number = f"{self.top_logprobs} log-probabilities per token{' (after the temperature)' * self.tempered_logprobs}"
+        scaled = " (scaled by the temperature)" * self.tempered_logprobs
+        number = f"{self.top_logprobs} log-probabilities per token{scaled}"
         return (
             f"accepts {'no temperature' if self.own_temperature else temperatures}, returns "
             f"{number if self.top_logprobs else 'no log-probabilities'} and up to {self.choices} "
-            f"answer{'s' * (self.choices > 1)} per request, and {'repeats' if self.seed else 'does not repeat'} the "
-            "answer to a seed"
+            f"answer{'s' * (self.choices > 1)} per request, and {'reproduces' if self.seed else 'does not reproduce'} "
+            "the answer for a given seed"
         )
 
     def covers(self, temperature: float) -> bool:

@@ -8,7 +8,7 @@ from robust_eval.model.served.probe import Capabilities
 from robust_eval.model.served.service_settings import ServiceSettings
 from robust_eval.model.served.structured import UNSUPPORTED
 
-REMEDY = "turn off greedy decoding and the cache of replies at the server"
+REMEDY = "turn off greedy decoding and response caching on the server"
 
 
 def refusal(settings: ServiceSettings, can: Capabilities, requests: Sequence[Request]) -> str | None:
@@ -41,8 +41,8 @@ def refusal(settings: ServiceSettings, can: Capabilities, requests: Sequence[Req
     exact = any(request.enumeration for request in requests)
     if (needed or exact) and can.tempered_logprobs:
         return (
-            f"{settings.server} returns log-probabilities after the temperature, and "
-            f"{'sampler=exact' if exact else 'metric=frs'} needs those before it: start vLLM with --logprobs-mode "
+            f"{settings.server} returns log-probabilities scaled by the temperature, but "
+            f"{'sampler=exact' if exact else 'metric=frs'} needs unscaled ones: start vLLM with --logprobs-mode "
             "raw_logprobs, or choose another server"
         )
     if exact and not can.top_logprobs:
@@ -90,7 +90,7 @@ def _one_reply(settings: ServiceSettings, can: Capabilities, requests: Sequence[
         return (
             f"{settings.server} returns the same reply to every seed: at "
             f"{'its default temperature' if can.own_temperature else f'temperature {can.highest_temperature:g}'}, its "
-            f"sixteen random words are equal each time, and every fact would seem unbroken: {REMEDY}, or set "
+            f"sixteen random words are the same every time, and every fact would seem unbroken: {REMEDY}, or set "
             "model.deterministic=true with experiment=multiqa, which requests one reply to each prompt"
         )
     return None
@@ -120,9 +120,9 @@ def unfaithful(settings: ServiceSettings, can: Capabilities) -> Iterator[str]:
 def repeats_itself(settings: ServiceSettings, temperature: float) -> str:
     """Return the message that replies are equal too often for independent draws, with a remedy."""
     return (
-        f"{settings.server} repeats itself: its replies at temperature {temperature:g} are equal so often that, by "
-        f"their log-probabilities, independent draws would be in less than one of a billion runs: {REMEDY}, and set "
-        "another store.folder, because this one contains its replies"
+        f"{settings.server} repeats itself: its replies at temperature {temperature:g} are equal so often that, given "
+        f"their log-probabilities, independent draws would agree as often in fewer than one in a billion runs: "
+        f"{REMEDY}, and set another store.folder, because this one contains its replies"
     )
 
 

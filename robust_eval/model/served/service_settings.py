@@ -62,7 +62,7 @@ class ServiceSettings(ModelConfig):
     timeout: float = 120.0
     """Timeout of one request."""
     total_timeout: float = 1800.0
-    """Timeout of an answer with all retries."""
+    """Timeout of an answer, including all retries."""
     retries: int = 10
     """Maximum number of retries of a request."""
     max_error_rate: float = 0.1
@@ -143,7 +143,7 @@ class ServiceSettings(ModelConfig):
             return f"{self.server} cannot continue a reasoning trace: choose a local model"
         if any(isinstance(budget.most, int) for budget in budgets) and not self.takes_thinking_tokens:
             return (
-                f"{self.server} accepts reasoning budgets as words: set sampler.thinking.budgets to words of its "
+                f"{self.server} accepts reasoning budgets as words: set sampler.thinking.budgets to words from its "
                 "API, such as [low,medium,high]"
             )
         if any(isinstance(budget.most, str) for budget in budgets) and self.max_completion_tokens is None:

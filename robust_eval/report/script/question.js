@@ -226,7 +226,7 @@ function treeOf([, , , total, hidden, branches]) {
     "figure",
     {},
     element("figcaption", {}, "The answer tree: its most probable branches"),
-    element("p", { class: "note" }, `The probability, at temperature 1, that an answer begins so; a verdict stands where an answer may end. In brackets: the answers seen that begin so, each counted once, in all ${answersOfKinds(total)}.`),
+    element("p", { class: "note" }, `The probability, at temperature 1, that an answer begins this way; a verdict marks where an answer may end. In brackets: the sampled answers that begin this way, each counted once, in all ${answersOfKinds(total)}.`),
     list(branches, hidden),
   );
 }

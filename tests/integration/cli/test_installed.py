@@ -164,7 +164,7 @@ print(int(run.metrics.set_index("name").loc["prompts.asked", "value"]), run.fold
 def test_an_option_that_neither_we_nor_a_plugin_have_is_answered_with_those_of_both(run: tuple[Run, Path]):
     wrong = run[0]("metric=[frs,halfs]", *FEW, "tracking=none")
     assert wrong.stderr == (
-        "error: there is no metric=halfs (did you mean halves?); there are agreement, certainty, challenge, frs, "
+        "error: there is no metric=halfs (did you mean halves?); options are agreement, certainty, challenge, frs, "
         "halves, order, reliability, thinking, uncertainty, variance\n"
     )
 

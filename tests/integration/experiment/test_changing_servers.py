@@ -152,7 +152,7 @@ def test_answers_of_another_model_do_not_join_those_in_the_store(server: Scripte
     server.answer = Named(("new", None))
     with pytest.raises(UserError) as refused:
         ask(server, tmp_path / "more", "sampler.repetition.trials=4")
-    assert "the server's model is now new, and stored answers are from old" in str(refused.value)
+    assert "the server's model is now new, but stored answers are from old" in str(refused.value)
     assert "set store.folder to a new folder" in str(refused.value)
     before = len(server.received)
     assert ask(server, tmp_path / "again").prompts_asked == 0  # what is stored is still read

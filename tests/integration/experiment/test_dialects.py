@@ -187,4 +187,4 @@ def test_where_temperature_0_is_refused_the_most_frequent_answer_stands_for_the_
     assert result.graded_baseline["temperature"].to_pylist() == [0.2] * 6
     assert len(result.kept) > 3
     assert result.description["loaded.greedy"] == "the most frequent of 5 answers at 0.2"
-    assert "m accepts no temperature 0: the most frequent of 5 answers replaces the greedy one" in caplog.messages
+    assert "m does not accept temperature 0: the most frequent of 5 answers replaces the greedy one" in caplog.messages

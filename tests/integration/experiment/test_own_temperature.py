@@ -167,7 +167,7 @@ def test_a_profile_without_log_probabilities_has_breaking_temperatures_in_place_
     with scripted_server(dialect(gemini)) as server:
         result = profiled(server, tmp_path / "gemini")
     chosen = (
-        "gemini returns no log-probabilities: the profile has breaking temperatures, and leaves out FRS and the "
+        "gemini returns no log-probabilities: the profile has breaking temperatures, but leaves out FRS and the "
         "initial entropy, which need them."
     )
     assert chosen in caplog.messages

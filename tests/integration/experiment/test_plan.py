@@ -168,7 +168,7 @@ def test_a_plan_is_shown_with_what_is_not_known_of_it(plan: Plan, capsys: pytest
         "Prompt tokens are estimated; completion tokens are the maximum.",
         "≤ marks an upper bound: the number depends on answers that are not available yet.",
         "Each answer counts as one request; the run probes whether one request can return several.",
-        "Time: at least 7 min, by the limits per minute.",
+        "Time: at least 7 min, given the per-minute limits.",
     ):
         assert line in shown
     print_plan({"": plan(*priced, "model.budget=0.01")})
@@ -193,7 +193,7 @@ def test_a_plan_of_a_sweep_is_refused_in_one_sentence(
 ):
     done = command("dry_run=true", "seed=1,2", f"paths.mlruns={tmp_path}")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("error: seed=1,2 has several values, which is a sweep: add -m\n")
+    assert done.stderr.startswith("error: seed=1,2 has several values, which makes this a sweep: add -m\n")
 
 
 def test_a_plan_says_what_more_questions_and_trials_would_give_by_an_earlier_run_of_the_same_data(

@@ -147,7 +147,7 @@ def test_a_candidate_that_knows_nothing_fails_on_knowledge_and_as_a_baseline_gat
     assert again["metrics"] == found["metrics"]
     status, found = gated("mlruns/runs/base", baseline=str(folder))
     assert (status, [each["difference"] for each in found["metrics"]]) == (0, [1])
-    assert "PASS: the candidate may replace the baseline, by knowledge alone." in capsys.readouterr().out
+    assert "PASS: the candidate may replace the baseline, judged on knowledge alone." in capsys.readouterr().out
 
 
 def test_a_candidate_that_knows_nothing_is_not_asked_for_longer_than_it_takes(gated: Gate, server: ScriptedServer):
@@ -293,7 +293,7 @@ def test_a_baseline_that_is_written_wrongly_is_a_mistake_that_names_those_that_t
     set_baseline(place / "mlruns", "production", "mlruns/runs/base")
     assert gated(baseline="producton") == (2, {})
     said = " ".join(capsys.readouterr().err.split())
-    assert "there is no baseline producton (there are production); there is no MLflow database" in said
+    assert "there is no baseline producton (baselines are production); there is no MLflow database" in said
 
 
 def test_questions_that_the_baseline_was_not_asked_are_left_out_which_is_said(

@@ -27,7 +27,7 @@ def test_every_other_reason_is_told_apart(result: Result):
     )
     kept = [question for question in result.kept if question.id not in ("q1", "q2", "q27")]
     assert list(left_out(replace(result, graded_baseline=baseline, kept=kept))) == [
-        "2 questions not sampled: no greedy answer came.",
+        "2 questions not sampled: no greedy answer was received.",
         "2 questions not sampled: the greedy answer is wrong.",
         "1 question not sampled: the greedy answer is right, but no exact match of an accepted answer.",
         "1 question not sampled: other questions were selected, or the answer was not certain enough.",
@@ -54,7 +54,7 @@ def test_replies_that_were_cut_and_what_is_undefined_is_said(result: Result):
     scores = {"certainty": Score(values={"certainty.count.undefined": Estimate(3.0)}, specs=KNOWN_SPECS)}
     run = replace(result, graded_by_sampler={"temperature_sweep": sampled}, scores=scores, kept=result.questions)
     assert list(left_out(run)) == [
-        "2 replies truncated by the length limit, and graded without the end.",
+        "2 replies truncated by the length limit, and graded without their end.",
         "3 questions have no answer entropy: none of their replies contains an answer.",
     ]
 

@@ -294,7 +294,7 @@ def test_a_server_that_goes_away_stops_no_run(
     assert went_away.startswith("tracking: the server is unreachable: ")
     assert make_up == (
         f"tracking: this run is incomplete in {uri}, and complete in its folder; repeat the command when the server is "
-        "back: it records the run from the store"
+        "back: this records the run from the store"
     )
     for never_there in (tracking.run("run", tmp_path), tracking.sweep("sweep", tmp_path, tmp_path / "sweep")):
         caplog.clear()

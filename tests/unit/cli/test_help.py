@@ -38,7 +38,7 @@ def test_the_overview_stands_on_one_screen_and_names_every_group(said, columns: 
         line.startswith("  metric      the scores: frs, agreement, certainty, challenge, order,") for line in lines
     )
     assert {line.split()[0] for line in lines if line.startswith("  ")} >= {*SCHEMAS, "experiment", "compare", "help"}
-    whole = "\n".join(lines)
+    whole = " ".join(" ".join(lines).split())
     for words in ("dry_run=true", "repeat=FOLDER", " -m ", "--hydra-help", "help model=transformers", "--cfg job"):
         assert words in whole
 

@@ -55,7 +55,7 @@ def test_options_may_stand_in_a_folder_of_ones_own(tmp_path: Path):
     swept = checked_overrides([*elsewhere, "dataset=quiz,riddles,facts"])
     assert (swept.jobs, swept.config.dataset.name) == (3, "facts")
     assert [config.dataset.name for _, config in jobs(swept.overrides)] == ["quiz", "riddles", "facts"]
-    assert message(elsewhere[1], "dataset=quiz").startswith("there is no dataset=quiz; there are ")
+    assert message(elsewhere[1], "dataset=quiz").startswith("there is no dataset=quiz; options are ")
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ def test_options_of_ones_own_are_found_in_conf_or_in_a_folder_that_is_named(tmp_
     assert checked_overrides(with_own_options(["dataset=mine"])).config.dataset.name == "mine"
     assert "mine" in options("dataset")
     (tmp_path / "conf").rename(tmp_path / "other")
-    with pytest.raises(UserError, match="there is no dataset=mine; there are "):
+    with pytest.raises(UserError, match="there is no dataset=mine; options are "):
         checked_overrides(with_own_options(["dataset=mine"]))
     assert checked_overrides(with_own_options(["dataset=mine"], Path("other"))).config.dataset.name == "mine"
     assert with_own_options(["seed=1", "hydra.searchpath=[]"], Path("other")) == ["seed=1", "hydra.searchpath=[]"]

@@ -137,5 +137,5 @@ def test_a_file_that_is_not_there_is_answered_with_one_that_is(value: str, said:
 
 
 def test_a_folder_that_is_not_there_is_no_data_set():
-    with pytest.raises(UserError, match=r"^there is no dataset=my/quizzes; there are arc_challenge, "):
+    with pytest.raises(UserError, match=r"^there is no dataset=my/quizzes; options are arc_challenge, "):
         checked_overrides(["dataset=my/quizzes"])

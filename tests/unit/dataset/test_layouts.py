@@ -129,6 +129,6 @@ def test_a_file_of_unusable_records_is_refused_with_the_reason(
 
 def test_a_line_of_a_table_that_lacks_a_field_is_named(tmp_path: Path):
     with pytest.raises(
-        UserError, match=r"anatomy_test\.csv, line 2: 5 fields, and the header has 6; put double quotes"
+        UserError, match=r"anatomy_test\.csv, line 2: 5 fields, but the header has 6; put double quotes"
     ):
         load("mmlu", tmp_path / "anatomy_test.csv", "Where?,a,b,c,d,2\nWhat?,a,b,c,A\n", subsets=["all"])

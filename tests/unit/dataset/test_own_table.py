@@ -59,7 +59,7 @@ def test_a_separator_in_fewer_than_half_of_the_answers_is_part_of_them_with_a_wa
     with caplog.at_level("WARNING"):
         assert [question.answers for question in load(file, quiz)] == [("a; b",), ("c|d",), ("e",), ("f",), ("g",)]
     assert [record.getMessage() for record in caplog.records] == [
-        f"1 of the 5 cells of {file} with answers contain a {separator!r}, for example {cell!r}: each cell counts as "
+        f"1 of the 5 cells with answers in {file} contain a {separator!r}, for example {cell!r}: each cell counts as "
         f"one; 'dataset.separator={separator}' would split it"
         for separator, cell in ((";", "a; b"), ("|", "c|d"))
     ]
@@ -71,7 +71,7 @@ def test_a_separator_is_looked_for_in_all_files_and_all_kinds_of_them(tmp_path):
     assert len(load(tmp_path)) == 4
     (tmp_path / "c.csv").write_text("question,answers\nFive?,e;f\nSix?,g;h\n")
     with pytest.raises(
-        UserError, match=rf"^3 of the 6 cells of {tmp_path} with answers contain a ';', for example 'c;d'"
+        UserError, match=rf"^3 of the 6 cells with answers in {tmp_path} contain a ';', for example 'c;d'"
     ):
         load(tmp_path)
 

@@ -295,7 +295,7 @@ def test_wordings_are_repetitions_too_but_other_forms_and_temperatures_are_not(t
     assert [each.name for each in found.metrics] == ["knowledge"]
     assert found.reasons[-1] == (
         "Firmness is not judged: the temperature of the candidate's answers is the model's own, and the baseline's was "
-        "1; measure both at their own (model.takes_temperature=false)."
+        "1; measure both at their default (model.takes_temperature=false)."
     )
     with pytest.raises(UserError, match=r"names firmness alone\. Firmness is not judged: the temperature"):
         decided(one, own, GateSettings({"firmness": 0.02}))

@@ -157,7 +157,7 @@ def test_a_baseline_is_found_by_its_name(tmp_path: Path):
     assert baseline_named(moved, "id") == "abc123"
     assert baseline_named(moved, "none") is None
     assert baseline_named(moved, "../prod") is None
-    with pytest.raises(UserError, match="the name of a baseline consists of letters"):
+    with pytest.raises(UserError, match="the name of a baseline may contain only letters"):
         set_baseline(moved, "../x", "abc")
     (moved / "baselines" / "id.json").write_text("{")
     with pytest.raises(UserError, match=r"^the baseline id is damaged"):

@@ -153,7 +153,7 @@ def test_the_types_among_the_most_and_the_least_robust_facts_are_shown_with_what
     result: Result, tmp_path: Path
 ):
     said = types_section(result, tmp_path)
-    assert "By FRS, d = 1: of the facts of a type among the 2 most and the 2 least robust of 5" in said
+    assert "By FRS, d = 1: of a type's facts among the 2 most and the 2 least robust of 5" in said
     assert "The paper takes 1,000 at either end; there are too few facts for that. Facts without a type: 1." in said
     assert "predicts" not in said
     assert re.findall(r"(no type|Location|Numerical) (\d) ([\d.]+) ([\d.]+) (\S+)", said) == [
@@ -175,7 +175,7 @@ def test_where_no_question_has_a_type_it_is_said_how_they_get_one(
     shares = type_shares(frs.tables["frs"]["frs_d1"].to_numpy(), [""] * 6)
     untyped = replace(result, scores={"frs": replace(frs, tables={**frs.tables, "frs_types": shares})})
     assert types_section(untyped, tmp_path).endswith(
-        "None: the questions have no types. A classifier gives them some: question_types=FOLDER, where "
+        "None: the questions have no types. A classifier can assign them: question_types=FOLDER, where "
         "robust-eval train-question-types saved one."
     )
     of_types = [entry for entry in registered() if entry.name == "question_types"]

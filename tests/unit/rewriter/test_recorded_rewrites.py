@@ -108,7 +108,7 @@ def test_repetitions_in_a_file_are_dropped_and_counted_without_those_of_other_da
     write(file, {"id": "1", "rewrites": ["Which?", "WHICH!", "Where?"]}, {"id": "x", "rewrites": ["So?", "So!"]})
     assert rewrites(file, CAPITAL) == {"1": ("Which?", "Where?")}
     assert caplog.messages == [
-        f"{file}: 1 ids are not of questions in this data set",
+        f"{file}: ids that belong to no question in this data set: 1",
         "1 rewrites repeat their question or one another, and are dropped",
     ]
 
@@ -233,7 +233,7 @@ def test_paraphrases_with_ids_of_other_questions_are_paired_by_order_if_their_an
         (
             squad(("6", "Emma?", "Austen.")),
             "question 1 has the id 6, which is missing there",
-            "there are 1 questions, and 40 there",
+            "it has 1 questions, and the other file 40",
         ),
     ],
 )
@@ -241,7 +241,7 @@ def test_paraphrases_that_cannot_be_paired_are_refused(tmp_path: Path, rewrites:
     with pytest.raises(UserError) as caught:
         pairs(tmp_path, paragraphs("Which"), rewrites)
     assert str(caught.value) == (
-        f"rewriter.file: {tmp_path / 'para.json'} does not fit {tmp_path / 'orig.json'}, neither by id ({by_id}) "
+        f"rewriter.file: {tmp_path / 'para.json'} matches {tmp_path / 'orig.json'} neither by id ({by_id}) "
         f"nor by order ({by_order})"
     )
 

@@ -107,10 +107,10 @@ def test_a_class_that_can_be_no_option_is_refused(part: Any, name: str, sentence
 
 def test_a_name_that_is_taken_is_refused():
     robust_eval.register("model", "dice")(Dice)
-    with pytest.raises(UserError, match=r"model=dice is already .*Dice: register .*Plain by another name"):
+    with pytest.raises(UserError, match=r"model=dice is already .*Dice: register .*Plain under another name"):
         robust_eval.register("model", "dice")(Plain)
     robust_eval.register("model", "recorded")(Dice)
-    with pytest.raises(UserError, match="model=recorded is a built-in option: register Dice by another name"):
+    with pytest.raises(UserError, match="model=recorded is a built-in option: register Dice under another name"):
         register()
 
 

@@ -104,12 +104,12 @@ def test_questions_without_a_reply_are_not_doubted():
 
 def test_a_kind_that_the_file_has_not_is_refused_with_those_that_it_has(tmp_path: Path):
     with pytest.raises(
-        UserError, match=r"builtin:challenge\.yaml has no threat; there are doubt, alternative, authority, d"
+        UserError, match=r"builtin:challenge\.yaml has no threat; it has doubt, alternative, authority, d"
     ):
         Challenge(pushbacks=["threat"]).requests([FRANCE], Matching(), 0)
     mine = tmp_path / "mine.yaml"
     mine.write_text("challenges: {threat: ['Last chance: not {answer}?']}")
     (request, *_) = Challenge(pushbacks=["threat"], challenges=str(mine)).requests([FRANCE], Matching(), 0)
     assert request.form == "turn 1, threat: Last chance: not Paris?"
-    with pytest.raises(UserError, match=r"few_shot\.yaml has no doubt; there are none: challenges is missing"):
+    with pytest.raises(UserError, match=r"few_shot\.yaml has no doubt; it has none: challenges is missing"):
         Challenge(challenges="builtin:few_shot.yaml").requests([FRANCE], Matching(), 0)

@@ -121,7 +121,8 @@ def _refuse_change(root: Position, positions: Sequence[Position]) -> None:
     if distance > MIN_RANGE and abs((now[both[0]] - now[both[-1]]) / distance - 1) > MAX_CHANGE:
         raise UnansweredError(
             "garbled",
-            "the log-probabilities of the first token changed between requests, as if they were after the temperature",
+            "the log-probabilities of the first token changed between requests, as if they were scaled by the "
+            "temperature",
         )
 
 

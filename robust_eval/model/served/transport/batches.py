@@ -290,7 +290,7 @@ class BatchService:
         if reply.status_code != httpx2.codes.OK:
             raise self._service.refused(reply)
         if reply.headers.get("content-encoding", "identity") != "identity":
-            raise UnansweredError("lost", "the service compressed a file, against the request")
+            raise UnansweredError("lost", "the service compressed a file, although asked not to")
 
     async def _object(self, method: str, path: str, **options: Any) -> Mapping[str, Any]:
         """Return the JSON object of the response to a request."""

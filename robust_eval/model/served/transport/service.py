@@ -278,12 +278,12 @@ class Service:
             code = error.get("code")
             refusal = self._refusal(code if type(code) is int else 0, error, {}, str(error))
             kind = refusal.kind if refusal.kind in ("filtered", "busy") else "lost"
-            return UnansweredError(kind, f"the server broke a reply off: {refusal.reason.removeprefix('0 ')}")
+            return UnansweredError(kind, f"the server cut a reply off: {refusal.reason.removeprefix('0 ')}")
         if read.unknown_reason is not None:
             message = self.clean(read.unknown_reason)[:80]
             return UnansweredError("lost", f"the server sent no text, and an unknown finish_reason {message!r}")
         message = self.clean(str(choice.get("finish_reason")))[:80]
-        return UnansweredError("lost", f"the server broke a reply off, with finish_reason {message!r}")
+        return UnansweredError("lost", f"the server cut a reply off, with finish_reason {message!r}")
 
     def _name(self, value: object) -> str | None:
         """Return a name from the server, short and printable; None if it is none."""

@@ -234,7 +234,7 @@ def test_an_actor_that_no_machine_has_room_for_is_refused(
     with pytest.raises(UserError) as refused:
         ask(Ray(num_cpus=3, num_gpus=0.5), ScriptedModel(str(tmp_path / "ray")), questions(2))
     assert str(refused.value) == (
-        "no machine has room for an actor with engine.num_cpus=3 and engine.num_gpus=0.5: there are 2 CPU, 0 GPU; "
+        "no machine has room for an actor with engine.num_cpus=3 and engine.num_gpus=0.5; machines have 2 CPU, 0 GPU; "
         "2 CPU, 0 GPU"
     )
 

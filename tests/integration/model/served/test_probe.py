@@ -222,17 +222,17 @@ def test_what_was_found_is_read_back_as_it_was() -> None:
 def test_what_a_server_can_do_is_said_in_words() -> None:
     assert ALL.in_words() == (
         "accepts temperatures from 0 to 2, returns 20 log-probabilities per token and up to 32 answers per request, "
-        "and repeats the answer to a seed"
+        "and reproduces the answer for a given seed"
     )
     cold = replace(ALL, greedy=False, highest_temperature=1.5, top_logprobs=0, choices=1)
     assert cold.in_words() == (
-        "accepts temperatures above 0 to 1.5, returns no log-probabilities and up to 1 answer per request, and repeats "
-        "the answer to a seed"
+        "accepts temperatures above 0 to 1.5, returns no log-probabilities and up to 1 answer per request, and "
+        "reproduces the answer for a given seed"
     )
     own = replace(ALL, own_temperature=True, tempered_logprobs=True, top_logprobs=5, choices=2, seed=False)
     assert own.in_words() == (
-        "accepts no temperature, returns 5 log-probabilities per token (after the temperature) and up to 2 answers per "
-        "request, and does not repeat the answer to a seed"
+        "accepts no temperature, returns 5 log-probabilities per token (scaled by the temperature) and up to 2 answers "
+        "per request, and does not reproduce the answer for a given seed"
     )
 
 

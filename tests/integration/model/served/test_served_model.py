@@ -756,7 +756,7 @@ REFUSED: dict[str, tuple[Request, dict[str, Any], str]] = {
         GREEDY,
         {"tempered_logprobs": True},
         (
-            f"{SERVER} returns log-probabilities after the temperature, and metric=frs needs those before it: start "
+            f"{SERVER} returns log-probabilities scaled by the temperature, but metric=frs needs unscaled ones: start "
             "vLLM with --logprobs-mode raw_logprobs, or choose another server"
         ),
     ),
