@@ -74,7 +74,7 @@ def test_the_table_says_how_many_of_each_kind_it_shows_and_its_filters_find_as_m
     assert page.get_by_text("The table shows").inner_text() == (
         "The table shows 52 of 203 questions, some of every kind and, of each kind, both ends and the middle of FRS "
         "(d = 1). Sorting and filters cover these. All questions are in questions.parquet, all answers in "
-        "graded.parquet. A search looks into the ids and the texts of all questions, and into the greedy answers of "
+        "graded.parquet. A search covers the ids and the texts of all questions, and the greedy answers of "
         "those shown."
     )
     assert status(page) == "50 of 52 questions shown in this table (203 were asked)."
@@ -166,7 +166,7 @@ def test_where_the_texts_of_all_are_too_large_the_page_says_so_and_finds_all_by_
     opened = Opened(browser, written(result, tmp_path, sizes[0]))
     page = opened.page
     assert (
-        "but only into the texts and greedy answers of those shown: the texts of all would make this page too large."
+        "but only the texts and greedy answers of those shown: the texts of all would make this page too large."
         in (page.get_by_text("The table shows").inner_text())
     )
     page.get_by_label("search").fill(f"nr{missing:03}")
