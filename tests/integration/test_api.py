@@ -409,11 +409,11 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a function for a conversation": (
         lambda: robust_eval.run(["experiment=challenge"], model=_town, dataset=QUESTIONS, tracking="none"),
-        "sampler=challenge continues a conversation, and model _town has plain prompts: choose a chat model",
+        "sampler=challenge continues a conversation, but model _town has plain prompts: choose a chat model",
     ),
     "a function for thoughts": (
         lambda: robust_eval.run(["experiment=thinking"], model=_town, dataset=QUESTIONS, tracking="none"),
-        "sampler=thinking lets the model reason as in a conversation, and model _town has plain prompts: ",
+        "sampler=thinking lets the model reason as in a conversation, but model _town has plain prompts: ",
     ),
     "a function with other parameters": (
         lambda: robust_eval.run(model=lambda prompts, t: prompts, dataset=QUESTIONS, **QUICK),

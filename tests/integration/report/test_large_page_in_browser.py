@@ -165,9 +165,8 @@ def test_where_the_texts_of_all_are_too_large_the_page_says_so_and_finds_all_by_
     assert sorted(sizes.values(), reverse=True) == list(sizes.values())
     opened = Opened(browser, written(result, tmp_path, sizes[0]))
     page = opened.page
-    assert (
-        "but only the texts and greedy answers of those shown: the texts of all would make this page too large."
-        in (page.get_by_text("The table shows").inner_text())
+    assert "but only the texts and greedy answers of those shown: the texts of all would make this page too large." in (
+        page.get_by_text("The table shows").inner_text()
     )
     page.get_by_label("search").fill(f"nr{missing:03}")
     assert status(page) == "0 of 0 questions shown, out of all 203."
