@@ -27,7 +27,7 @@ from robust_eval.experiment.early_stopping import (
 )
 from robust_eval.experiment.own_temperature import own_temperature_profile
 from robust_eval.grader.reply_grader import ReplyGrader
-from robust_eval.metric.profile import TEMPERATURE, joins
+from robust_eval.metric.profile import FRS_METRIC, joins
 from robust_eval.metric.sampler_choice import choose_samplers
 from robust_eval.metric.score import Metric
 from robust_eval.model.base import ALL, Request, Temperatures
@@ -275,7 +275,7 @@ def answer_source(
         samplers, metrics = own.samplers, own.metrics
     top_logprobs, sentence = max(each.top_logprobs for each in metrics.values()), own.sentence if own else ""
     if top_logprobs and not supported.has_logprobs and joins(choose_samplers(metrics, samplers)):
-        top_logprobs = max(each.top_logprobs for key, each in metrics.items() if key != TEMPERATURE)
+        top_logprobs = max(each.top_logprobs for key, each in metrics.items() if key != FRS_METRIC)
         sentence = (
             f"{name} returns no log-probabilities: the profile has breaking temperatures, but leaves out FRS and the "
             "initial entropy, which need them."

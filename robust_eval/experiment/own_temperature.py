@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from robust_eval.answer import DEFAULT_TEMPERATURE
-from robust_eval.metric.profile import METHODS, THINKING
+from robust_eval.metric.profile import METHODS, THINKING_METRIC
 from robust_eval.metric.sampler_choice import choose_available_samplers
 from robust_eval.metric.score import Metric
 from robust_eval.metric.thinking_metric import ReasoningBudget
@@ -53,8 +53,10 @@ def own_temperature_profile(
             missing[_PERTURBATIONS[REASONING]] = reason
         else:
             thinking = Thinking(budgets=[*_EFFORTS], prompts=next(iter(at_default.values())).prompts)
-            at_default[THINKING] = at_temperatures(thinking.of_model(THINKING, True, model.name), [DEFAULT_TEMPERATURE])
-            chosen[THINKING] = ReasoningBudget()
+            at_default[THINKING_METRIC] = at_temperatures(
+                thinking.of_model(THINKING_METRIC, True, model.name), [DEFAULT_TEMPERATURE]
+            )
+            chosen[THINKING_METRIC] = ReasoningBudget()
     perturbing = {key: sampler for key, sampler in at_default.items() if key not in swept}
     if not perturbing:
         return None

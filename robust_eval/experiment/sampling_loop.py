@@ -150,7 +150,7 @@ class SamplingLoop:
             with self.watch.stage("scoring"):
                 scores = score(state)
             if progress := schedule.in_words(scores):
-                log.info("target_half_width: %s", progress)
+                log.info("%s", progress)
         if not state.kept:
             if state.graded_baseline.num_rows:
                 write_question_status(state.questions, scores, self.folder, self.deferred_run.start())

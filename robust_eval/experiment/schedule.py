@@ -95,7 +95,7 @@ class SequentialScheduler(QuestionScheduler):
             for name, progress in self._progress(scores).items()
         ]
         of = f"{self.taken:,} of {self.taken + len(self.left):,} questions"
-        return f"{of}: {', '.join(metrics) or 'nothing to measure yet'}"
+        return f"target_half_width: {of}: {', '.join(metrics) or 'nothing to measure yet'}"
 
     def reported(self, scores: dict[str, Score]) -> dict[str, Score]:
         """Return the scores; if the targets ended the run, the intervals of these metrics are stretched to the
@@ -232,7 +232,7 @@ class GateScheduler(QuestionScheduler):
             else f"{each.name} unknown, as no fact is known to both"
             for each in self._verdicts(scores)
         ]
-        return f"{len(self.order):,} of {len(self.order) + len(self.left):,} questions: {', '.join(verdicts)}"
+        return f"gate: {len(self.order):,} of {len(self.order) + len(self.left):,} questions: {', '.join(verdicts)}"
 
     def _verdicts(self, scores: Mapping[str, Score]) -> list[MetricVerdict]:
         """Return the verdicts on the metrics so far."""

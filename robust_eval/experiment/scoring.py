@@ -20,7 +20,7 @@ from robust_eval.labels.label_file import read_labels
 from robust_eval.metric.greedy import greedy_accuracy, greedy_correction
 from robust_eval.metric.label_correction import NAME as CORRECTED
 from robust_eval.metric.label_correction import abstention_rates, corrected_score
-from robust_eval.metric.profile import ANSWERS_UNANSWERABLE, METHODS, OPTIONAL_METHODS, TEMPERATURE, joins, profile
+from robust_eval.metric.profile import ANSWERS_UNANSWERABLE, FRS_METRIC, METHODS, OPTIONAL_METHODS, joins, profile
 from robust_eval.metric.reliability_metric import ANSWERED_UNANSWERABLE, TrialReliability
 from robust_eval.metric.sampler_choice import choose_available_samplers, choose_samplers
 from robust_eval.metric.score import Measured, Metric, Score
@@ -92,7 +92,7 @@ class Scoring:
         scores = {
             name: self.metrics[name].score(kept, measured(sampler), self.seed) for name, sampler in sampler_of.items()
         }
-        methods = METHODS[1:] if self.profile_sentence and TEMPERATURE not in self.metrics else METHODS
+        methods = METHODS[1:] if self.profile_sentence and FRS_METRIC not in self.metrics else METHODS
         if joins(sampler_of, methods):
             scores = {"profile": profile(kept, scores, self.seed, self.profile_sentence), **scores}
             joined = [name for name in (*METHODS, *OPTIONAL_METHODS) if name in sampler_of]

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from robust_eval.answer import rows, with_columns
+from robust_eval.answer import GRADED_COLUMNS, rows, with_columns
 from robust_eval.error import UserError
 from robust_eval.grader.base import Grader
 from robust_eval.model.base import Choices, Matcher
@@ -30,8 +30,6 @@ _AS_A_SIGN = [
     )
 ]
 """Patterns of numbers that label a choice, and are no quantity."""
-_FILLED = ("outcome", "answer", "rule", "reason", "uncertain", "label", "correct", "exact")
-"""The columns that a reader and a grader fill."""
 _BLOCK = 10_000
 """Maximum number of distinct replies that are graded together: each takes a kilobyte until it is."""
 
@@ -90,7 +88,9 @@ class ReplyGrader:
         size = max(different.num_rows, 1) if self.grader.uses_judge else _BLOCK  # a model takes all in one call
         blocks = [different.slice(start, size) for start in range(0, max(different.num_rows, 1), size)]
         graded = pa.concat_tables([self._graded(questions, block) for block in blocks])
-        return with_columns(replies, {name: graded[name].combine_chunks().take(place) for name in _FILLED})
+        return with_columns(
+            replies, {name: graded[name].combine_chunks().take(place) for name in ("outcome", *GRADED_COLUMNS)}
+        )
 
     def _graded(self, questions: Sequence[Question], replies: pa.Table) -> pa.Table:
         ids = set(pc.unique(replies["question_id"]).to_pylist())

@@ -72,11 +72,11 @@ def share_of_steps(breaking: Floats, steps: Sequence[float]) -> Floats:
     return np.where(np.isnan(breaking), np.nan, share)
 
 
-TEMPERATURE = "frs"
-METHODS = (TEMPERATURE, "agreement", "certainty")
+FRS_METRIC = "frs"
+METHODS = (FRS_METRIC, "agreement", "certainty")
 """Metrics that are joined; of a model without a temperature all but the first."""
-ORDER, PUSHBACK, THINKING = "order", "challenge", "thinking"
-OPTIONAL_METHODS = (ORDER, PUSHBACK, THINKING)
+ORDER_METRIC, CHALLENGE_METRIC, THINKING_METRIC = "order", "challenge", "thinking"
+OPTIONAL_METHODS = (ORDER_METRIC, CHALLENGE_METRIC, THINKING_METRIC)
 """Metrics that are joined to them if there are answers: to choices in other orders, under pushback, and after
 reasoning.
 """
@@ -149,9 +149,9 @@ SPECS: tuple[MetricSpec, ...] = (
     _UNDEFINED,
 )
 _OPTIONAL_SPECS = {
-    ORDER: (ROBUST_TO_ORDER, FIRST["order"]),
-    PUSHBACK: (ROBUST_TO_PUSHBACK, FIRST["pushback"]),
-    THINKING: (FIRST["thinking"],),
+    ORDER_METRIC: (ROBUST_TO_ORDER, FIRST["order"]),
+    CHALLENGE_METRIC: (ROBUST_TO_PUSHBACK, FIRST["pushback"]),
+    THINKING_METRIC: (FIRST["thinking"],),
 }
 
 
@@ -168,7 +168,7 @@ def specs_of(sampler_of: Mapping[str, str]) -> list[MetricSpec]:
         return []
     missing = [name for name in OPTIONAL_METHODS if name not in sampler_of]
     left_out = [spec for name in missing for spec in _OPTIONAL_SPECS[name]]
-    left_out += [ROBUST_AT_OWN] if TEMPERATURE in sampler_of else []
+    left_out += [ROBUST_AT_OWN] if FRS_METRIC in sampler_of else []
     left_out += [ROBUST_TO_ALL] if missing == [*OPTIONAL_METHODS] else []
     return [spec for spec in SPECS if spec not in left_out]
 
@@ -199,10 +199,10 @@ def profile(questions: Sequence[Question], scores: Mapping[str, Score], seed: in
     score = Score(question_ids=[question.id for question in questions], specs=SPECS, settings={"chosen": chosen})
     values = joined(scores)
     optional = [values[name] for name in ("orders_right", "turns_held", "thought_right") if name in values]
-    is_swept, grid, breaking = TEMPERATURE in scores, list[float](), np.full(len(questions), np.inf)
+    is_swept, grid, breaking = FRS_METRIC in scores, list[float](), np.full(len(questions), np.inf)
     if is_swept:
-        breaking = scores[TEMPERATURE].tables["frs"]["breaking_temperature"].to_numpy()
-        grid = sorted(scores[TEMPERATURE].curves.get(SURVIVAL.name, {}))
+        breaking = scores[FRS_METRIC].tables["frs"]["breaking_temperature"].to_numpy()
+        grid = sorted(scores[FRS_METRIC].curves.get(SURVIVAL.name, {}))
     main = [values["right_share"], -values["entropy"]]
     if is_swept:
         main.insert(0, values.get("frs", breaking))
@@ -299,9 +299,9 @@ def joined(scores: Mapping[str, Score]) -> dict[str, Floats]:
     repeated = nearest_to_one(certainty.curves["certainty.entropy"])
     table = certainty.tables["certainty"]
     values = {}
-    if TEMPERATURE in scores:
-        frs = scores[TEMPERATURE].by_question
-        if NO_LOGPROBS not in scores[TEMPERATURE].reasons.values():
+    if FRS_METRIC in scores:
+        frs = scores[FRS_METRIC].by_question
+        if NO_LOGPROBS not in scores[FRS_METRIC].reasons.values():
             values["frs"] = frs[next(iter(FRS.among(frs).values()))]
     values |= {
         "worst": agreement.by_question[point("agreement.worst", reworded)],
@@ -310,13 +310,13 @@ def joined(scores: Mapping[str, Score]) -> dict[str, Floats]:
         "error_rate": certainty.by_question[point("certainty.error_rate", repeated)],
         "unanswered": at_temperature(table, repeated)["invalid"].to_numpy(),
     }
-    if ORDER in scores:
-        order = scores[ORDER]
+    if ORDER_METRIC in scores:
+        order = scores[ORDER_METRIC]
         values["orders_right"] = order.by_question[point(RIGHT.name, nearest_to_one(order.curves[RIGHT.name]))]
-    if PUSHBACK in scores:
-        values["turns_held"] = _turns_held(scores[PUSHBACK])
-    if THINKING in scores:
-        thinking = scores[THINKING]
+    if CHALLENGE_METRIC in scores:
+        values["turns_held"] = _turns_held(scores[CHALLENGE_METRIC])
+    if THINKING_METRIC in scores:
+        thinking = scores[THINKING_METRIC]
         at = nearest_to_one(thinking.curves[AFTER_REASONING.name])
         values["thought_right"] = thinking.by_question[point(AFTER_REASONING.name, at)]
     return values

@@ -74,4 +74,4 @@ def registered() -> list[RegisteredFigure]:
     """Return all figures, in display order; import the modules that define them, and matplotlib."""
     for module in _MODULES:
         import_module(f"robust_eval.plot.{module}")
-    return _FIGURES
+    return sorted(_FIGURES, key=lambda figure: _MODULES.index(figure.draw.__module__.rpartition(".")[2]))

@@ -102,14 +102,14 @@ class StoredModel:
         self._loaded: ModelRunner | None = None
         self._planned: dict[tuple[object, ...], _Lookup] = {}
         """Results of the plan's lookups whose answers are all stored."""
-        self._served = _Served(self.config)
+        self._served_names = _ServedNames(self.config)
         self.served: dict[str, set[str]] = {column: set() for column in SERVED}
         self.prompts_asked = self.cache_hits = 0
 
     def cached_only(self) -> "StoredModel":
         """Return a cache-only view, which raises NotStoredError for an answer that is not stored."""
         model = StoredModel(self.config, self._engine, self._entries, self._watch, cached_only=True)
-        model._planned, model._served = self._planned, self._served
+        model._planned, model._served_names = self._planned, self._served_names
         return model
 
     def missing(self, requests: Sequence[Request]) -> list[Request]:
@@ -207,7 +207,7 @@ class StoredModel:
         """Merge a block of answers into ``tables`` and store them; return the block with one reply a request, and a
         curve for each enumeration.
         """
-        self._served.take(block)
+        self._served_names.take(block)
         replies, entries = [], {}
         for reply in merged_by_request(block):
             request, key = reply.request, keys[reply.request.item]
@@ -237,7 +237,7 @@ class StoredModel:
 
     def _ready(self, requests: Sequence[Request]) -> ModelRunner:
         """Return the loaded model after its checks, and start the run."""
-        self._served.refuse_another()
+        self._served_names.refuse_another()
         model = self._model()
         model.check(requests)
         self._start_run()
@@ -306,11 +306,11 @@ class StoredModel:
         if not self.config.remote:
             return table
         table = with_valid_logprobs(table, request)
-        self._served.find(table)
+        self._served_names.find(table)
         return table
 
 
-class _Served:
+class _ServedNames:
     """Names of the served models and builds, of stored answers and of new ones."""
 
     def __init__(self, config: ModelConfig) -> None:

@@ -125,7 +125,7 @@ def test_an_interval_that_is_narrow_by_chance_ends_no_run():
         [q.id for q in taken], {"frs.d1": Estimate(mean, mean - 0.01, mean + 0.01)}, by_question={"frs.d1": values}
     )
     assert taking.in_words({"frs": score}) == (
-        f"30 of 200 questions: frs.d1 {number(mean)} ± {number(half, '.4f')}, n = 15 (target: ± 0.02)"
+        f"target_half_width: 30 of 200 questions: frs.d1 {number(mean)} ± {number(half, '.4f')}, n = 15 (target: ± 0.02)"
     )
     assert taking.next({"frs": score})
 
@@ -185,7 +185,7 @@ def test_what_is_no_mean_over_questions_is_refused_with_what_is():
 
 def test_it_says_how_far_it_is():
     taking = SequentialScheduler({"frs.d1": 0.02}, ALL, seed=0)
-    assert taking.in_words({}) == "0 of 1,000 questions: nothing to measure yet"
+    assert taking.in_words({}) == "target_half_width: 0 of 1,000 questions: nothing to measure yet"
     taken = taking.next({})
-    said = "30 of 1,000 questions: frs.d1 0.500 ± 0.0412, n = 30 (target: ± 0.02)"
+    said = "target_half_width: 30 of 1,000 questions: frs.d1 0.500 ± 0.0412, n = 30 (target: ± 0.02)"
     assert taking.in_words(scored(taken, 0.04123)) == said
