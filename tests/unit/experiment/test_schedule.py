@@ -125,7 +125,8 @@ def test_an_interval_that_is_narrow_by_chance_ends_no_run():
         [q.id for q in taken], {"frs.d1": Estimate(mean, mean - 0.01, mean + 0.01)}, by_question={"frs.d1": values}
     )
     assert taking.in_words({"frs": score}) == (
-        f"target_half_width: 30 of 200 questions: frs.d1 {number(mean)} ± {number(half, '.4f')}, n = 15 (target: ± 0.02)"
+        "target_half_width: 30 of 200 questions: "
+        f"frs.d1 {number(mean)} ± {number(half, '.4f')}, n = 15 (target: ± 0.02)"
     )
     assert taking.next({"frs": score})
 
