@@ -262,11 +262,14 @@ def grade_one() -> None:
     parser.add_argument(
         "--answers",
         nargs="+",
+        action="extend",
         default=[],
         metavar="TEXT",
         help="accepted answers; with --choices the letter or the text of the right choice",
     )
-    parser.add_argument("--choices", nargs="+", default=[], metavar="TEXT", help="texts of the choices, in order")
+    parser.add_argument(
+        "--choices", nargs="+", action="extend", default=[], metavar="TEXT", help="texts of the choices, in order"
+    )
     parser.add_argument("--reader", choices=list(READERS), default="reply", help="reply (the default): for chat models")
     parser.add_argument("--grader", choices=list(GRADERS), default="matching", help="the default is matching")
     arguments = parser.parse_args()

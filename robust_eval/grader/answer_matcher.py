@@ -187,10 +187,13 @@ class AnswerMatcher:
         state = _LONG_RUN.sub(r"\1\1\1", text)
         if self._ascii and not state.isascii():
             state = _FOREIGN_LETTERS.sub(_foreign_stand_in, state)
-        if state not in self._verdicts:
-            right = self.right(state)
-            self._verdicts[state] = right, right and self._stays_right(state)
-        return self._verdicts[state]
+        if state in self._verdicts:
+            return self._verdicts[state]
+        right = self.right(state)
+        verdict = right, right and self._stays_right(state)
+        if self._ascii:  # with foreign letters, each reply has a state of its own
+            self._verdicts[state] = verdict
+        return verdict
 
     def _stays_right(self, reply: str) -> bool:
         """Return True if the reply is certain to stay right."""

@@ -149,7 +149,8 @@ def read_free_text(reply: str) -> FreeText:
             head = graded
         first = "".join(sentences(head)[:1])
         certain = one_line(without_doubts(_PARENTHESIS.sub("", first)))
-        if denies and head == graded and (first not in sentences(stated) or is_subject(stated.split()[0])):
+        unsaid = head == graded and (first not in sentences(stated) or is_subject(stated.split()[0]))
+        if denies and (unsaid or not any(map(str.isalnum, first))):
             first = sentences(stated)[0]  # "I don't know" states nothing, but "I" would be another answer
         return FreeText(one_line(first).removesuffix("."), EXPLICIT, head, certain, whole)
     if headings := deque(_HEADING.finditer(text), maxlen=1):

@@ -49,7 +49,10 @@ def entropy_of(error_rate: ArrayLike, *fixed_wrong_shares: float) -> Floats:
     >>> entropy_of([0.2, 0.5, 1.0], 0.5).round(4).tolist()
     [nan, 0.6931, 0.6931]
     """
-    error = np.clip(np.asarray(error_rate, dtype=float), 0, 1)
+    error = np.asarray(error_rate, dtype=float)
+    if np.any((error < -_ROUNDING) | (error > 1 + _ROUNDING)):
+        raise ValueError("error rates must be between 0 and 1")
+    error = np.clip(error, 0, 1)
     rest = error - sum(fixed_wrong_shares)
     rest = np.where(rest < -_ROUNDING, np.nan, np.maximum(rest, 0))
     from scipy.special import entr  # it takes a tenth of a second, which most runs need not spend

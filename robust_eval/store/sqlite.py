@@ -285,8 +285,12 @@ class SqliteEntries(Entries):
         try:
             self._acquire()
             if self._connection is not None:
-                self._repairing(self._connection.rollback)  # of a transaction that an interrupt has left
-                if self._replaced():
+                try:
+                    self._connection.rollback()  # of a transaction that an interrupt has left
+                    stale = self._replaced()
+                except ERRORS:
+                    stale = True
+                if stale:
                     self._repairing(self._reopen)
             yield
         finally:

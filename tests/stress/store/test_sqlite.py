@@ -809,3 +809,18 @@ def test_a_disk_that_is_full_while_room_is_made_is_said(tmp_path: Path):
     put(tmp_path, OLD, max_size_mb=1)
     with files_of_at_most(400_000), pytest.raises(UserError, match=r"^store: "):
         put(tmp_path, SOME_YOUNG, max_size_mb=1)
+
+
+def test_damage_that_a_rollback_meets_is_mended(tmp_path: Path):
+    class Damaged:
+        def __init__(self, connection: sqlite3.Connection) -> None:
+            self.close = connection.close
+
+        def rollback(self) -> None:
+            raise sqlite.DamagedError("the journal cannot be read")
+
+    with SqliteStore(str(tmp_path)).open() as opened:
+        opened.put(SOME_YOUNG)
+        opened._connection = Damaged(opened._connection)  # type: ignore[attr-defined]
+        opened.put(ENTRIES)
+    assert found(tmp_path, ENTRIES) == ENTRIES

@@ -37,6 +37,10 @@ def test_a_free_reply_is_shown_with_its_answer_and_the_accepted_ones(grade: Grad
     ]
 
 
+def test_accepted_answers_of_repeated_options_add_up(grade: Grade):
+    assert "verdict:          right" in grade("Rome", "--answers", "Rome", "--answers", "Paris")
+
+
 def test_a_choice_is_shown_with_its_letter(grade: Grade):
     lines = grade("The answer is B.", "--choices", "3 m/s", "4 m/s", "--answers", "A")
     assert lines[0] == "extracted answer: B"

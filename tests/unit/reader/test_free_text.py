@@ -98,6 +98,7 @@ def test_an_explicit_answer_is_graded_alone_and_all_of_the_reply_beside_it():
         ("Answer: Not Sydney. Canberra.", "Canberra"),
         ("Answer: It is not Sydney, it is Canberra.", "It is not Sydney, it is Canberra"),
         ("Answer: I don't know. Sorry.", "I don't know"),
+        ("Final answer: not 9.  ]", "not 9"),
     ],
 )
 def test_an_explicit_answer_is_its_first_sentence_unless_that_is_denied(reply: str, answer: str):

@@ -42,6 +42,11 @@ def test_the_first_point_of_a_curve_is_there_in_spite_of_rounding():
     assert entropy_of(0.3, 0.1, 0.2) == pytest.approx(stats.entropy([0.7, 0.1, 0.2]))
 
 
+def test_an_error_rate_that_is_no_share_is_refused():
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        entropy_of([0.5, 1.1], 0.2)
+
+
 def test_the_families_are_those_of_the_paper():
     assert FAMILIES[2] == ((),)
     assert FAMILIES[3] == ((0.1,), (0.3,), (0.5,), (0.7,), (0.9,))
