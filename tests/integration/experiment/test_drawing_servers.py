@@ -126,7 +126,7 @@ def test_a_server_that_copies_one_reply_is_asked_for_one_at_a_time(tmp_path: Pat
 def test_replies_that_are_equal_against_their_log_probabilities_stop_the_run(tmp_path: Path):
     with pytest.raises(UserError, match="repeats itself: its replies at temperature 2 are equal so often") as problem:
         ran(DrawingServer(shows=True, caches_facts=True, sure=3), tmp_path / "run")
-    assert "turn off greedy decoding and the cache of replies" in str(problem.value)
+    assert "turn off greedy decoding and response caching" in str(problem.value)
 
 
 def test_equal_replies_to_twenty_questions_in_a_row_are_warned_of_where_no_log_probability_tells(

@@ -113,4 +113,4 @@ def test_every_command_of_the_page_runs(ran: tuple[Path, str], monkeypatch: pyte
     assert {"base", "worst", "kappa", "mean_of_raters_high"} <= by_task["robust_eval/multiqa"].keys()
     monkeypatch.setattr("sys.argv", COMMANDS[3][1:])
     import_logs()
-    assert len(list(Path("tables").rglob("answers.parquet"))) == 3
+    assert len(list(Path("mlruns/runs").rglob("summary.json"))) == 3

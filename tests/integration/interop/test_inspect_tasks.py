@@ -114,4 +114,4 @@ def test_without_log_probabilities_there_is_no_frs(evaluated: Path):
 def test_a_task_of_ones_own_without_our_samples_ends_in_a_sentence(evaluated: Path):
     log = log_in(evaluated / "unmarked")
     assert log.error is not None
-    assert "make the task with frs, certainty or multiqa" in log.error.message
+    assert "create the task with frs, certainty or multiqa" in log.error.message

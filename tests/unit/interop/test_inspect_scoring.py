@@ -66,7 +66,7 @@ def test_without_log_probabilities_that_is_said_once(caplog: pytest.LogCaptureFi
 def test_scores_of_another_scorer_end_in_a_sentence():
     (one, *_) = fact("a", 3, 1)
     one.score.metadata = None
-    with pytest.raises(UserError, match=r"wrap your scorer, graded\(by=SCORER\)"):
+    with pytest.raises(UserError, match=r"wrap your scorer with graded\(by=SCORER\)"):
         inspect_metrics.unbroken_share()([one])
 
 
