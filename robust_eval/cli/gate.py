@@ -132,7 +132,7 @@ def _called(words: Sequence[str]) -> Called:
         )
     if candidates and early_stop:
         raise UserError(
-            f"{DECIDED} limits the questions of a candidate that the gate runs, and {candidates[0]} is a finished run"
+            f"{DECIDED} applies only to a candidate that the gate runs itself; {candidates[0]} is a finished run"
         )
     return Called(
         gate_settings(gate_lines, option_folders()), next(iter(candidates), None), overrides, bool(early_stop)

@@ -125,7 +125,7 @@ def answer_lists(path: Path, choices: int) -> list[list[str | None]]:
         if not isinstance(letters, list) or not letters:
             raise UserError(f"{where}: a line must be {_LISTS}, not {line[:40]!r}")
         if wrong := [letter for letter in letters if letter not in (None, *LETTERS[:choices])]:
-            shown = repr(wrong[0][:40]) if isinstance(wrong[0], str) else f"a {type(wrong[0]).__name__}"
+            shown = repr(wrong[0][:40]) if isinstance(wrong[0], str) else f"a value of type {type(wrong[0]).__name__}"
             raise UserError(
                 f"{where}: {shown} must be None or one of the {choices} choices, A to "
                 f"{LETTERS[choices - 1]} (--choices)"

@@ -171,7 +171,7 @@ class MetricSpec:
             raise ValueError(f"shown must be one of {', '.join(DISPLAY_LEVELS)}, not {self.shown}")
         check_fields(self)
         if not re.fullmatch(r"\.\d[f%]|(?:\.\d)?g", self.form):
-            raise ValueError(f"form must be one such as .3f, .0% or g, not {self.form}")
+            raise ValueError(f"form must be a format such as .3f, .0% or g, not {self.form}")
         if self.setting and not re.fullmatch(r"metric(\.\w+)+", self.setting):
             raise ValueError(f"setting must be that of a metric, such as metric.mine.k, not {self.setting}")
 

@@ -73,7 +73,8 @@ def _scope(compared: Comparison) -> list[str]:
 
     text = [f"{counted(len(compared.runs))} of {listed('model.name')} on {listed('dataset.name')}."]
     if compared.repetitions:
-        text.append(f"Left out: {counted(compared.repetitions)} with the settings and the result of another.")
+        repeated = counted(compared.repetitions)
+        text.append(f"Left out: {repeated} that repeat another run with the same settings and result.")
     return text + explanations(compared)
 
 

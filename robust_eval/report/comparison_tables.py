@@ -200,7 +200,7 @@ def _type_table(compared: Comparison) -> Table:
     by = (spec.of_question or spec.words) if spec else score
     note = (
         f"By {by}: of a type's facts among the most and the least robust, the "
-        f"share among the most robust. {PAPER_N:,} facts are taken at either end, or half of all if that is less; "
+        f"share among the most robust. Each end holds {PAPER_N:,} facts, or half of all if that is fewer; "
         "ties count fractionally."
     )
     return Table("Question types among the most and the least robust facts", header, rows, 3, note)

@@ -111,7 +111,7 @@ def _verdict(compared: Comparison, pair: Pair, family: int) -> str:
         "seed": f"{first} and {second} differ only in the seed: any difference between them is chance.",
         "scored": f"{first} and {second} are the same answers scored differently ({difference.words}): {NOT_FIRMER}",
         "truncated": f"{first} and {second} are truncated differently ({difference.words}): {TRUNCATED}",
-        "number": f"{first} and {second} differ only in the number of answers ({difference.words}), which alone "
+        "number": f"{first} and {second} differ only in the number of answers ({difference.words}), which by itself "
         "changes metrics.",
     }.get(difference.kind)
     metric = pair.metric

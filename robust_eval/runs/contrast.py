@@ -91,7 +91,7 @@ def cautions(runs: Sequence[FinishedRun]) -> list[str]:
     """Return a sentence for each difference between runs that alone changes metrics."""
     sentences = []
     if numbers := _differing_values(runs, _COUNT_SETTINGS):
-        sentences.append(f"The number of answers per question differs ({numbers}), which alone changes metrics.")
+        sentences.append(f"The number of answers per question differs ({numbers}), which by itself changes metrics.")
     for subject, patterns in _CAUTIONS.items():
         if values := _differing_values(runs, patterns):
             sentences.append(f"{subject} differ ({values}): this may explain part of a difference.")
