@@ -181,7 +181,7 @@ def peer_times(model: CountedModel, requests: Sequence[Request], names: Sequence
 def peer(
     name: str, model: CountedModel, count: int, requests: Sequence[Request]
 ) -> Callable[[Sequence[Request]], Texts]:
-    """What draws answers for ``count`` questions at once."""
+    """Return the function with which a peer draws answers, for ``count`` questions at once."""
     if name == "continuous":
         return partial(continuous, model, count)
     if name == "graphed":
@@ -211,8 +211,8 @@ def ask(model: CountedModel, requests: Sequence[Request]) -> None:
 
 
 def kernels(call: Callable[[], None]) -> dict[str, float]:
-    """How many kernels a call launches, the milliseconds in which the GPU multiplies matrices, and does all else, and
-    the share of the time without the profiler in which it is busy.
+    """Count the kernels of a call, the milliseconds of matrix products, copies and all else on the GPU, and the share
+    of the unprofiled time in which it is busy.
     """
     if not torch.cuda.is_available():
         return {}

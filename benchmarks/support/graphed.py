@@ -1,4 +1,4 @@
-"""Trials decoded by a loop that is written for a GPU: what an engine of trials could reach there at best.
+"""Trials decoded by a loop written for a GPU: an upper bound for engines that run trials.
 
 All answers to a block of questions are one batch. Each prompt is evaluated once, and its keys and values are read by
 all answers to it; an answer keeps those of its own tokens alone. On CUDA a step, drawing included, is one CUDA graph,
@@ -22,7 +22,8 @@ ATTENTION = "answers_to_prompts"
 class Graphed:
     """Answers to blocks of Q questions, each with A answers of at most N tokens after a prompt of at most P.
 
-    ``like`` says how every question is asked; ``longest`` is P. The graphs are recorded here, not while answering.
+    Every request has the temperatures, trials and tokens of ``like``; ``longest`` is P. The graphs are recorded here,
+    before the first answer.
     """
 
     def __init__(self, model: CountedModel, questions: int, like: Request, longest: int) -> None:

@@ -40,7 +40,7 @@ class Models:
         self._reply_grader = reply_grader
         self._prompts_asked = self._cache_hits = 0
         self._writer: dict[str, Any] = {}
-        self._served_to_writer: dict[str, Mapping[str, set[str]]] = {}
+        self._writer_served: dict[str, Mapping[str, set[str]]] = {}
 
     def with_judge(
         self, aggregator: Aggregator, seed: int, cached_only: bool = False
@@ -54,7 +54,7 @@ class Models:
         if self.writer is not self.measured:
             self._prompts_asked, self._cache_hits = self.writer.prompts_asked, self.writer.cache_hits
             self._writer = _description(self.writer, "rewriter.")
-            self._served_to_writer = {"rewriter.": self.writer.served}
+            self._writer_served = {"rewriter.": self.writer.served}
             self.writer = self.measured
 
     @property
@@ -76,7 +76,7 @@ class Models:
         """Return the services' names of models and builds, by the prefix of each model's settings and by column."""
         return (
             {"": self.measured.served}
-            | self._served_to_writer
+            | self._writer_served
             | {name: each.served for name, each in self._by_prefix.items()}
         )
 
