@@ -53,7 +53,7 @@ class AnswerCluster(NamedTuple):
 def main() -> None:
     """Ask the question in several wordings; print the answers and their clusters."""
     parser = command_parser("ask", "Ask a question in several wordings and count the answers.")
-    parser.add_argument("question", help="a question, with its choices and context if the data set has them")
+    parser.add_argument("question", help="the question; if the data set contains it, with its choices and context")
     parser.add_argument(
         "overrides",
         nargs="*",

@@ -73,8 +73,8 @@ def logs_as_runs(baseline: str, candidate: str) -> tuple[MeasuredRun, MeasuredRu
         scorers = [", ".join(each.scorers) or "no scorer" for each in read]
         raise UserError(
             printable(
-                f"{candidate} cannot be gated against {baseline}: no common scorer gives samples 0 or 1 (they have "
-                f"{scorers[0]}, and {scorers[1]}), and {lacking} has no right answers"
+                f"{candidate} cannot be gated against {baseline}: the two share no scorer with 0/1 verdicts (they "
+                f"have {scorers[0]}, and {scorers[1]}), and {lacking} has no right answers"
             )
         )
     one, two = (_measured(name, each, scorer) for name, each in zip(names, read, strict=True))

@@ -82,7 +82,7 @@ def _label(record: Mapping[str, Any], where: str) -> dict[str, Any]:
     for name in ("sampler", "drawn", "stratum"):
         row[name] = None if record.get(name) in (None, "") else str(record[name])
     if ("temperature" in row) != ("trial" in row):
-        raise UserError(f"{where}: an answer is identified by its temperature and its trial together")
+        raise UserError(f"{where}: temperature and trial must be given together")
     method = row["drawn"]
     if method not in (None, "answer", "question") or (method == "answer" and not row.get("stratum_size", 0) > 0):
         raise UserError(f"{where}: drawn must be answer, with the stratum and its size, or question")

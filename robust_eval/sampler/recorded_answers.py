@@ -112,7 +112,7 @@ class RecordedAnswers:
         if len(foreign):
             raise self._file.refuse(
                 pc.index(is_question, False).as_py(),
-                f"{foreign[0].as_py()!r} is not a question of the data set (nor are {len(foreign.unique()) - 1} others "
+                f"{foreign[0].as_py()!r} is not a question of the data set (unknown: {len(foreign.unique())} "
                 f"of the {len(ids.unique())} ids in this file)",
             )
         ids_in_file = set(ids.unique().to_pylist())

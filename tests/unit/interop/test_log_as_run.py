@@ -81,7 +81,7 @@ def test_without_right_answers_and_a_common_scorer_there_is_nothing_to_gate_by(t
     with pytest.raises(UserError) as said:
         gated(one, other)
     assert str(said.value) == (
-        f"{other} cannot be gated against {one}: no common scorer gives samples 0 or 1 (they have likes,none, and "
+        f"{other} cannot be gated against {one}: the two share no scorer with 0/1 verdicts (they have likes,none, and "
         f"loves,none), and {one} has no right answers"
     )
 
