@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -183,8 +183,7 @@ class Temperatures:
 ALL = Temperatures()
 
 
-@dataclass(frozen=True)
-class Completion:
+class Completion(NamedTuple):
     """One answer. Log-probabilities are natural; ``top_logprobs`` is (tokens, k), largest first, at temperature 1.
 
     ``token_ids`` holds all generated tokens, also the one that ends the answer; ``answer_tokens`` counts the leading
@@ -380,46 +379,38 @@ NEGLIGIBLE = 1e-4
 """Weight below which answers are merged into others."""
 
 
-@dataclass(frozen=True)
-class AnswerMass:
-    """Answers with one verdict; ``weight`` (T,) is their total probability."""
-
-    right: bool
-    weight: Floats
-
-
-@dataclass(frozen=True)
-class EnumeratedAnswers(AnswerMass, Generic[Token]):
-    """All answers with a common prefix that are right (or wrong) after one more token.
+class EnumeratedAnswers(NamedTuple, Generic[Token]):
+    """All answers with a common prefix that are right (or wrong) after one more token; ``weight`` (T,) is their total
+    probability.
 
     ``tokens`` are those of the likeliest, which represents all of them, ``logprobs`` (tokens, T) their
     log-probabilities.
     """
 
+    right: bool
+    weight: Floats
     tokens: tuple[Token, ...]
     finish_reason: str
     logprobs: Floats
 
 
-Mass = TypeVar("Mass", bound=AnswerMass)
-
-
-def normalize_to_accuracy(answers: Sequence[Mass], accuracy: Floats) -> list[Mass]:
-    """Return the answers with weights that add up to ``accuracy`` (T,) for right ones, and to the rest for wrong ones.
+def normalize_to_accuracy(right: Mask, weights: Floats, accuracy: Floats) -> Floats:
+    """Return weights (n, T) of answers, scaled so that those of ``right`` (n,) ones add up to ``accuracy`` (T,), and
+    those of wrong ones to the rest.
 
     A negligible weight at a temperature is added to the most probable answer with the same verdict.
     """
-    normalized = []
-    for is_right, target in ((True, accuracy), (False, 1 - accuracy)):
-        side = [answer for answer in answers if answer.right == is_right]
-        if not side:
+    normalized = np.zeros_like(weights)
+    columns = np.arange(len(accuracy))
+    for side, target in ((right, accuracy), (~right, 1 - accuracy)):
+        if not side.any():
             continue
-        weights = np.stack([answer.weight for answer in side])
-        total = weights.sum(axis=0)
-        weights = np.divide(weights * target, total, out=np.zeros_like(weights), where=total > 0)
-        negligible = np.where(weights < NEGLIGIBLE, weights, 0.0)
-        negligible[weights.argmax(axis=0), np.arange(len(target))] = 0
-        weights = weights - negligible
-        weights[weights.argmax(axis=0), np.arange(len(target))] += negligible.sum(axis=0)
-        normalized += [replace(answer, weight=weight) for answer, weight in zip(side, weights, strict=True)]
+        of_side = weights[side]
+        total = of_side.sum(axis=0)
+        of_side = np.divide(of_side * target, total, out=np.zeros_like(of_side), where=total > 0)
+        negligible = np.where(of_side < NEGLIGIBLE, of_side, 0.0)
+        negligible[of_side.argmax(axis=0), columns] = 0
+        of_side = of_side - negligible
+        of_side[of_side.argmax(axis=0), columns] += negligible.sum(axis=0)
+        normalized[side] = of_side
     return normalized

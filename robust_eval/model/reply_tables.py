@@ -1,13 +1,13 @@
 """Conversion of replies to Arrow tables, and of Arrow tables to compressed bytes and back."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from robust_eval.answer import EXACT_CURVES, answer_table
-from robust_eval.model.base import Item, Reply, Request
+from robust_eval.answer import EXACT_CURVES, SCHEMA, validated
+from robust_eval.model.base import Completion, Item, Reply, Request
 
 
 class ReplyTables(NamedTuple):
@@ -64,19 +64,20 @@ def from_bytes(value: bytes, schema: pa.Schema) -> pa.Table:
 
 def answers_of(replies: Sequence[Reply]) -> list[pa.Table]:
     """Return the completions of each reply as rows of the answer table, not yet graded."""
-    table = answer_table(
-        {
-            **vars(completion),
-            "question_id": reply.request.question_id,
-            "rewrite": reply.request.rewrite,
-            "outcome": completion.outcome or ("ok" if completion.text.strip() else "empty"),
-            "completion_tokens": completion.completion_tokens
-            if completion.token_ids is None
-            else len(completion.token_ids) + (completion.reasoning_tokens or 0),
-        }
-        for reply in replies
-        for completion in reply.completions
-    )
+    completions = [completion for reply in replies for completion in reply.completions]
+    requests = [reply.request for reply in replies for _ in reply.completions]
+    columns: dict[str, Any] = dict(zip(Completion._fields, zip(*completions, strict=True), strict=False))
+    columns |= {
+        "question_id": [request.question_id for request in requests],
+        "rewrite": [request.rewrite for request in requests],
+        "outcome": [each.outcome or ("ok" if each.text.strip() else "empty") for each in completions],
+        "completion_tokens": [
+            each.completion_tokens if each.token_ids is None else len(each.token_ids) + (each.reasoning_tokens or 0)
+            for each in completions
+        ],
+    }
+    nulls = [None] * len(completions)
+    table = validated(pa.table({name: columns.get(name, nulls) for name in SCHEMA.names}, schema=SCHEMA))
     ends = np.cumsum([len(reply.completions) for reply in replies])
     return [
         table.slice(end - len(reply.completions), len(reply.completions))

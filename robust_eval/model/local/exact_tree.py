@@ -345,17 +345,26 @@ class _Trees:
             for tree, rows in level.of_each_tree():
                 variance[tree] += _variance(level, rows)
             np.add.at(before.value, level.parents, level.value)
-        answers: list[list[EnumeratedAnswers[int]]] = [[] for _ in variance]
-        for ended in self._ended:
-            columns = (ended.tree.tolist(), (ended.sides != WRONG).tolist(), ended.masses, ended.tokens.tolist())
-            for tree, right, mass, tokens, reason, path in zip(*columns, ended.reasons, ended.paths, strict=True):
-                answers[tree].append(EnumeratedAnswers(right, mass, tuple(tokens), reason, path))
+        trees = np.concatenate([ended.tree for ended in self._ended])
+        right = np.concatenate([ended.sides != WRONG for ended in self._ended])
+        masses = np.concatenate([ended.masses for ended in self._ended])
+        tokens = [tuple(ids) for ended in self._ended for ids in ended.tokens.tolist()]
+        reasons = [reason for ended in self._ended for reason in ended.reasons]
+        paths = [path for ended in self._ended for path in ended.paths]
+        order = np.lexsort((~right, trees))  # right answers of each tree first
+        starts = np.searchsorted(trees[order], np.arange(len(variance) + 1))
         lower = np.minimum(self._lower, 1)  # sums of probabilities may exceed 1 by rounding
         upper = np.maximum(1 - self._wrong, lower)
         for tree, root in enumerate(self._levels[0].value):
             bounds = lower[tree], upper[tree]
             curve = Curve(np.array(self._temperatures), root, np.sqrt(variance[tree]), *bounds)
-            yield Enumerated(normalize_to_accuracy(answers[tree], np.clip(root, *bounds)), curve)
+            of_tree = order[starts[tree] : starts[tree + 1]]
+            weights = normalize_to_accuracy(right[of_tree], masses[of_tree], np.clip(root, *bounds))
+            answers = [
+                EnumeratedAnswers(is_right, weight, tokens[row], reasons[row], paths[row])
+                for is_right, weight, row in zip(right[of_tree].tolist(), weights, of_tree.tolist(), strict=True)
+            ]
+            yield Enumerated(answers, curve)
 
 
 def _held(sets: Sequence[Ids], places: Ids, size: int) -> Mask:

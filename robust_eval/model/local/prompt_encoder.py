@@ -140,7 +140,7 @@ class ReasoningFormat:
         length = len(ids) - (trace.finish_reason == "stop" and not ended)  # it may have ended its reply instead
         while ended and len(self._text(ids[:length])) > len(before):
             length -= 1
-        return replace(trace, text=self._text(ids[:length], whole=False), answer_tokens=length)
+        return trace._replace(text=self._text(ids[:length], whole=False), answer_tokens=length)
 
     def answer(self, request: Request, trace: Completion) -> Request:
         """Return the request for the one answer after a trace, with its own random numbers."""
@@ -151,13 +151,12 @@ class ReasoningFormat:
     def with_reasoning(self, answer: Completion, tokens: Sequence[int]) -> Completion:
         """Return an answer with the trace of these tokens as its reasoning."""
         text = self._text(tokens, whole=False).strip()
-        return replace(answer, reasoning=text, reasoning_tokens=len(tokens)) if tokens else answer
+        return answer._replace(reasoning=text, reasoning_tokens=len(tokens)) if tokens else answer
 
     def with_trace(self, answer: Completion, trace: Completion) -> Completion:
         """Return an answer with the trace before it as its reasoning, in the place of the trace."""
         ids = list(trace.token_ids or ())
-        return replace(
-            answer,
+        return answer._replace(
             trial=trace.trial,
             weight=trace.weight,
             prompt_tokens=trace.prompt_tokens,

@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 from itertools import cycle, islice
 from typing import Any
 
+import numpy as np
 import torch
 
 from robust_eval.error import UserError, first_line
@@ -293,10 +294,9 @@ class TransformersModel(LanguageModel):
         temperatures = enumerated.curve.temperatures.tolist()
         columns = [temperatures.index(temperature) for temperature in (1.0, *request.temperatures)]
         completions = []
-        for trial, answers in enumerate(enumerated.answers):
-            _, *weights = answers.weight[columns].tolist()
-            if not any(weights):
-                continue
+        of_answers = np.array([answers.weight for answers in enumerated.answers])[:, columns[1:]]
+        for trial in np.flatnonzero(of_answers.any(axis=1)).tolist():
+            answers, weights = enumerated.answers[trial], of_answers[trial].tolist()
             text, answer_tokens = self.texts.read(answers.tokens, request.first_line)
             at_one, *logprobs = answers.logprobs[:, columns].T.tolist()
             for temperature, weight, sampled in zip(request.temperatures, weights, logprobs, strict=True):

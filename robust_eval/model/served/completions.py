@@ -5,7 +5,6 @@ import hashlib
 import logging
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
@@ -51,7 +50,7 @@ def completions(call: Call, trials: Sequence[int], response: ServiceResponse, st
             "cached_tokens": response.cached_tokens if first or response.cached_tokens is None else 0,
         }
         usage |= {column: getattr(response, column) for column in SERVED}
-        answers.append(replace(_completion(call, trial, choice, style), **usage))
+        answers.append(_completion(call, trial, choice, style)._replace(**usage))
     return answers
 
 

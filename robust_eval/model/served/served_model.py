@@ -402,7 +402,7 @@ class ServedModel(LanguageModel):
         except UnansweredError as problem:
             outcome = self._intake.failure(request, problem)
             missing = Completion(0.0, 0, "", 1.0, prompt_tokens=0, completion_tokens=0, outcome=outcome)
-            give(self._intake.reply(request, [replace(missing, temperature=t) for t in request.temperatures]))
+            give(self._intake.reply(request, [missing._replace(temperature=t) for t in request.temperatures]))
             await self._intake.check_failures(problem)
             return
         self._intake.answered.add(request.item)

@@ -16,7 +16,6 @@ from robust_eval.answer import SERVED
 from robust_eval.model.base import (
     FURTHER_DRAWS,
     TOKENS_PER_PREFIX,
-    AnswerMass,
     Call,
     Choices,
     Completion,
@@ -174,9 +173,9 @@ async def exact_reply(request: Request, client: LogprobClient, continuation: Con
         answers, points = await _answers(request, enumeration, client, continuation)
     if not answers:
         raise UnansweredError("garbled", "the responses contain no answer")
-    answers = [each if each.served_model else replace(each, **usage.names) for each in answers]
-    answers[0] = replace(
-        answers[0], prompt_tokens=usage.prompt, completion_tokens=usage.completion, cached_tokens=usage.cached
+    answers = [each if each.served_model else each._replace(**usage.names) for each in answers]
+    answers[0] = answers[0]._replace(
+        prompt_tokens=usage.prompt, completion_tokens=usage.completion, cached_tokens=usage.cached
     )
     return Reply(request, answers, points.curve())
 
@@ -198,7 +197,7 @@ async def _answers(
     distance = bounds.upper - bounds.lower
     points = CurveEstimate(tree.temperatures, bounds.lower, tree.likely, bounds.upper, distance)
     draws_by_temperature: dict[float, list[Draw]] = {}
-    rows: dict[float, list[_WeightedDraw]] = {}
+    rows: dict[float, list[_GradedDraw]] = {}
 
     async def draw(trials: range, temperatures: Sequence[float]) -> None:
         """Draw answers, and estimate the accuracy at each of these temperatures from all of its draws."""
@@ -219,10 +218,7 @@ async def _answers(
                 for each, is_right in zip(draws, right, strict=True)
             ]
             points.draw(t, *mean_and_error(values))
-            rows[t] = [
-                _WeightedDraw(is_right, np.ones(1), each.completion)
-                for is_right, each in zip(right, draws, strict=True)
-            ]
+            rows[t] = [_GradedDraw(*pair) for pair in zip(right, (each.completion for each in draws), strict=True)]
 
     draws = enumeration.draws
     await draw(range(draws), points.loose_points(request.temperatures))
@@ -268,25 +264,33 @@ async def _explore(
     return root
 
 
-@dataclass(frozen=True)
-class _WeightedDraw(AnswerMass):
+class _GradedDraw(NamedTuple):
+    right: bool
     completion: Completion
 
 
 def _rows(
-    request: Request, tree: TopKTree, points: CurveEstimate, draws: Mapping[float, Sequence[_WeightedDraw]]
+    request: Request, tree: TopKTree, points: CurveEstimate, draws: Mapping[float, Sequence[_GradedDraw]]
 ) -> Iterator[Completion]:
     """Yield answers with weights that add up to the accuracy at each temperature for right ones, and to the rest for
     wrong ones.
     """
     accuracy = np.clip(points.accuracy, 0, 1)
-    enumerated = normalize_to_accuracy(tree.answers, accuracy)
+    enumerated = sorted(tree.answers, key=lambda each: not each.right)
+    masses = np.array([each.weight for each in enumerated]).reshape(-1, len(accuracy))
+    weights = normalize_to_accuracy(np.array([each.right for each in enumerated], dtype=bool), masses, accuracy)
+    enumerated = [each._replace(weight=weight) for each, weight in zip(enumerated, weights, strict=True)]
     for t in request.temperatures:
         column = points.temperatures.index(t)
         if t in draws:
-            for trial, each in enumerate(_with_both_sides(draws[t], enumerated, accuracy[[column]], column, t)):
-                if (weight := float(each.weight[0])) > 0:
-                    yield replace(each.completion, trial=trial, weight=weight, top_logprobs=None, **_UNCOUNTED)
+            graded = sorted(
+                _with_both_sides(draws[t], enumerated, accuracy[column], column, t), key=lambda each: not each.right
+            )
+            right = np.array([each.right for each in graded])
+            shares = normalize_to_accuracy(right, np.ones((len(graded), 1)), accuracy[[column]])[:, 0].tolist()
+            for trial, (each, weight) in enumerate(zip(graded, shares, strict=True)):
+                if weight > 0:
+                    yield each.completion._replace(trial=trial, weight=weight, top_logprobs=None, **_UNCOUNTED)
             continue
         for trial, answers in enumerate(enumerated):
             if answers.weight[column] > 0:
@@ -294,23 +298,20 @@ def _rows(
 
 
 def _with_both_sides(
-    draws: Sequence[_WeightedDraw],
+    draws: Sequence[_GradedDraw],
     enumerated: Sequence[EnumeratedAnswers[TopKToken]],
-    accuracy: Floats,
+    accuracy: float,
     column: int,
     temperature: float,
-) -> list[_WeightedDraw]:
-    """Return draws with weights by the accuracy (1,), and the likeliest enumerated answer of a verdict that no draw
-    has.
-    """
+) -> list[_GradedDraw]:
+    """Return the draws, and the likeliest enumerated answer of a verdict that no draw has but the accuracy allows."""
     answers = list(draws)
-    for side in (True, False):
-        weight = accuracy[0] if side else 1 - accuracy[0]
+    for side, weight in ((True, accuracy), (False, 1 - accuracy)):
         same_side = [each for each in enumerated if each.right == side]
         if weight > 0 and same_side and not any(each.right == side for each in draws):
             likeliest = max(same_side, key=lambda each: float(each.weight[column]))
-            answers.append(_WeightedDraw(side, np.ones(1), _enumerated(likeliest, temperature, 0, column)))
-    return normalize_to_accuracy(answers, accuracy)
+            answers.append(_GradedDraw(side, _enumerated(likeliest, temperature, 0, column)))
+    return answers
 
 
 _UNCOUNTED: dict[str, Any] = {
