@@ -9,6 +9,7 @@ from robust_eval.config.groups import PROJECT
 from robust_eval.grader.matching import Matching
 
 PAGE = (PROJECT / "docs" / "development" / "normal_forms.md").read_text(encoding="utf-8")
+EQUAL, BY_DEFAULT, DIFFERENT = "Treated as equal", "Treated as equal by default", "Treated as different"
 STRICT = {"grader.spelling": Matching(spelling="strict"), "grader.accents": Matching(accents="keep")}
 
 
@@ -23,7 +24,7 @@ def verdicts(one: str, other: str, grader: Matching) -> list[bool]:
     return [verdict.correct for verdict in graded_replies([(one, [other]), (other, [one])], grader=grader)]
 
 
-@pytest.mark.parametrize(("heading", "joined"), [("Joined", True), ("Joined by default", True), ("Kept apart", False)])
+@pytest.mark.parametrize(("heading", "joined"), [(EQUAL, True), (BY_DEFAULT, True), (DIFFERENT, False)])
 def test_every_pair_is_joined_or_kept_apart_in_both_directions(heading: str, joined: bool):
     pairs = [(one, other) for _, one, other, *_ in rows(heading)]
     assert len(pairs) >= 5
@@ -31,18 +32,18 @@ def test_every_pair_is_joined_or_kept_apart_in_both_directions(heading: str, joi
 
 
 def test_a_reply_is_the_accepted_answer_without_its_footnotes():
-    cases = [(reply, [accepted]) for _, reply, accepted, _ in rows("Joined in replies of conversations")]
+    cases = [(reply, [accepted]) for _, reply, accepted, _ in rows("Treated as equal in conversations")]
     assert [verdict.correct for verdict in graded_replies(cases)] == [True] * 3
 
 
 def test_a_setting_keeps_apart_what_it_names():
     differ = [
         (one, other)
-        for _, one, other, setting, _ in rows("Joined by default")
+        for _, one, other, setting, _ in rows(BY_DEFAULT)
         if verdicts(one, other, STRICT[setting.strip("`")]) != [False, False]
     ]
     assert differ == []
 
 
 def test_every_row_has_a_reason():
-    assert all(row[-1] for heading in ("Joined", "Joined by default", "Kept apart") for row in rows(heading))
+    assert all(row[-1] for heading in (EQUAL, BY_DEFAULT, DIFFERENT) for row in rows(heading))
