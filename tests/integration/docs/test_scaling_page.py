@@ -41,7 +41,7 @@ def test_the_study_on_paper_adds_up():
     tokens, requests = 115_834_262 + 601_696_580, 376_201 + 2_257_206
     prices = OmegaConf.load(CONF / "model" / "gpt35_turbo.yaml")
     prompt, completion = prices.prompt_price, prices.completion_price
-    of_two_cores = 215 / 0.25
+    of_two_cores = 221 / 0.43
     found = [
         f"{tokens:,}",
         f"{requests:,}",
