@@ -1,4 +1,4 @@
-"""Answer of a free-text reply: an explicit answer, or else what the reply says as a whole (docs/methods.md, §7)."""
+"""Answer of a free-text reply: an explicit answer, or else what the reply says as a whole (docs/methods.md, §6)."""
 
 import json
 import re
