@@ -37,7 +37,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 
 from robust_eval.model.base import Reply, Request
-from robust_eval.model.local import batching, draw, prefixes, tempered
+from robust_eval.model.local import batching, device, draw, settings, tempered
 from robust_eval.model.local.transformers_model import TransformersModel
 from robust_eval.question import Question
 from robust_eval.sampler.exact import Exact
@@ -50,6 +50,8 @@ KERNEL, WAIT = 5e-6, 20e-6
 IN_FLIGHT = 16
 """Questions of a block in the second table."""
 LEVELS = 5
+BATCH = 2**31
+"""Bytes of a batch of logits, as on a device with 64 GiB."""
 LOGIT = 4
 """Bytes of a logit, which is float32 whatever the weights are."""
 
@@ -71,9 +73,9 @@ def main() -> None:
     command = Command(__doc__)
     command.add_argument("--questions", type=int, default=IN_FLIGHT, help="that are in flight together")
     options = command.options(questions=1)
-    settings, facts = setting("float32")
+    of_model, facts = setting("float32")
     with tempfile.TemporaryDirectory() as folder:
-        model = CountedModel(tiny(settings, folder) if options.quick else settings)
+        model = CountedModel(tiny(of_model, folder) if options.quick else of_model)
     exact, tree = Exact(nodes=24 if options.quick else Exact.nodes), TemperatureSweep(trials=2 if options.quick else 10)
 
     def requests(asked: Sequence[Question]) -> dict[str, list[Request]]:
@@ -165,10 +167,11 @@ def of_run(model: CountedModel, shape: Shape, requests: Sequence[Request]) -> di
 def as_on_gpu() -> Iterator[None]:
     """Blocks of questions and batches of logits are as large as on a GPU."""
     with (
-        patch.dict(prefixes.BYTES_PER_BATCH, {False: prefixes.BYTES_PER_BATCH[True]}),
-        patch.dict(draw.PAIRS_PER_BATCH, {False: draw.PAIRS_PER_BATCH[True]}),
-        patch.dict(tempered.ROWS_PER_BATCH, {False: tempered.ROWS_PER_BATCH[True]}),
+        patch.object(device, "BYTES_PER_BATCH", BATCH),
+        patch.object(draw, "PAIRS_PER_BATCH", BATCH // (LOGIT * NO_COST.vocabulary)),
+        patch.dict(tempered.ROWS_PER_BATCH, {False: sys.maxsize}),
         patch.dict(batching.BLOCK_SIZES, {False: batching.BLOCK_SIZES[True]}),
+        patch.dict(settings.MAX_ANSWERS_AT_ONCE, {False: settings.MAX_ANSWERS_AT_ONCE[True]}),
     ):
         yield
 

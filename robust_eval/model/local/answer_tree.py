@@ -16,8 +16,8 @@ from torch import Tensor
 
 from robust_eval.model.base import Request
 from robust_eval.model.generation import Generation
+from robust_eval.model.local.device import rows_per_batch
 from robust_eval.model.local.draw import LevelDraws, answer_uniforms
-from robust_eval.model.local.prefixes import rows_per_batch
 from robust_eval.model.local.vocabulary import NextTokenClassifier, Vocabulary
 from robust_eval.model.token_texts import Ids
 

@@ -59,6 +59,21 @@ def free_memory(device: torch.device) -> int:
     return int(psutil.virtual_memory().available)
 
 
+BYTES_PER_BATCH = 16 * 2**20
+"""Size of a batch of logits in float32 on the CPU: below that of memory which its allocator reuses (32 MiB)."""
+BATCHES_PER_DEVICE = 32
+"""Memory of a CUDA device as a multiple of a batch of logits. Fewer batches launch fewer kernels; everything computed
+from a batch takes 4 to 6 times its size. With the free memory instead, rounding would vary between runs."""
+
+
+def rows_per_batch(vocabulary: int, device: torch.device) -> int:
+    """Return the number of rows of logits in a batch."""
+    size = BYTES_PER_BATCH
+    if device.type == "cuda":
+        size = torch.cuda.get_device_properties(device).total_memory // BATCHES_PER_DEVICE
+    return max(1, size // (4 * vocabulary))
+
+
 def is_out_of_memory(error: Exception) -> bool:
     """Return whether an error means out of memory; torch's CPU allocator raises a plain RuntimeError."""
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)

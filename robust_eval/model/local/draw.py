@@ -18,7 +18,7 @@ from torch import Tensor
 
 from robust_eval.model.base import Floats
 from robust_eval.model.generation import Generation
-from robust_eval.model.local.device import fetched, sent, to_device
+from robust_eval.model.local.device import fetched, rows_per_batch, sent, to_device
 from robust_eval.model.token_texts import Ids
 
 EPSILON = 1e-4
@@ -27,9 +27,9 @@ PART = 16
 BLOCK = PART * PART
 LEVELS = 3
 """Uniform numbers of one token: for its block, its part of the block, and its place in the part."""
-PAIRS_PER_BATCH = {False: 16, True: 1024}
-"""Number of (node, temperature) pairs whose weights are held in memory together: 16 × 150,000 tokens are 10 MB; many
-on CUDA (True), where every call costs the same."""
+PAIRS_PER_BATCH = 16
+"""Number of (node, temperature) pairs whose weights are held in memory together on the CPU: 16 × 150,000 tokens are 10
+MB."""
 
 
 def answer_uniforms(
@@ -121,7 +121,8 @@ class LevelDraws:
 
         start, stop = np.searchsorted(self._pair_node, [first, self._rows])
         answers = slice(*np.searchsorted(self._pair, [start, stop]))
-        pair, size = self._pair[answers] - start, PAIRS_PER_BATCH[raw.is_cuda]
+        pair = self._pair[answers] - start
+        size = rows_per_batch(raw.shape[1], device) if raw.is_cuda else PAIRS_PER_BATCH
         rows, divisors, within, row, uniforms = sent(
             device,
             self._pair_node[start:stop] - first,

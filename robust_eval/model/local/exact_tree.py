@@ -18,7 +18,7 @@ from torch import Tensor
 from robust_eval.model.base import Curve, EnumeratedAnswers, Floats, Request, normalize_to_accuracy
 from robust_eval.model.generation import Generation
 from robust_eval.model.local.answer_tree import Prefixes
-from robust_eval.model.local.device import fetched, sent, to_device
+from robust_eval.model.local.device import fetched, rows_per_batch, sent, to_device
 from robust_eval.model.local.draw import answer_uniforms
 from robust_eval.model.local.level_outcomes import (
     SD_BEGUN,
@@ -27,7 +27,6 @@ from robust_eval.model.local.level_outcomes import (
     Outcomes,
     outcomes,
 )
-from robust_eval.model.local.prefixes import rows_per_batch
 from robust_eval.model.local.tempered import offset_logprobs, possible_masks, tempered_logprobs, tempered_masses
 from robust_eval.model.local.thinning import BLOCK, ThinnedSample, certain_and_random, systematic_shares
 from robust_eval.model.local.vocabulary import NextTokenClassifier, NextTokenSets, Vocabulary

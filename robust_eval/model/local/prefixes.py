@@ -22,15 +22,6 @@ from robust_eval.model.local.batching import PromptTree
 from robust_eval.model.local.device import to_device
 from robust_eval.model.token_texts import Ids
 
-BYTES_PER_BATCH = {False: 16 * 2**20, True: 2**29}
-"""Size of a batch of logits in float32: on the CPU below the size that its allocator reuses without fresh memory from
-the system (32 MiB); on CUDA (True) large, because every call costs the same."""
-
-
-def rows_per_batch(vocabulary: int, device: torch.device) -> int:
-    """Return the number of rows of logits in a batch."""
-    return max(1, BYTES_PER_BATCH[device.type == "cuda"] // (4 * vocabulary))
-
 
 class OutputHead:
     """The logits (n, V), in float32, of the first n tokens whose hidden states a model's layers have computed.

@@ -127,8 +127,8 @@ class LogitHistogram:
 
 
 ROWS_PER_BATCH = {False: 8, True: 256}
-"""Number of rows of logits in a batch: 8 × 50,000 tokens are 1.6 MB, which stay in a processor's cache; many on CUDA
-(True), where every call costs the same."""
+"""Number of rows of logits in a batch: 8 × 50,000 tokens are 1.6 MB, which stay in a processor's cache; more on CUDA
+(True), as few as that because torch's operations need several times their memory. Triton's kernels take all rows."""
 
 
 @dataclass(frozen=True)
@@ -186,6 +186,7 @@ def tempered_masses(
         powers = _TruncatedPowers(at, generation)
     elif logits.is_cuda:
         powers = cuda_sums(at, logits.shape[1], logits.device)
+        rows = len(logits) if isinstance(powers, TritonSums) else rows
     else:
         powers = LogitHistogram(at, rows, logits.shape[1])
     totals: list[Tensor] = []

@@ -207,7 +207,7 @@ def test_the_estimate_does_not_depend_on_how_many_rows_of_logits_are_computed_to
 ):
     whole = enumerated(Table(5), 16, range(4))
     for rows in (1, 20):  # a tree at a time, some trees at a time
-        monkeypatch.setattr("robust_eval.model.local.prefixes.BYTES_PER_BATCH", {False: rows * 4 * len(PIECES)})
+        monkeypatch.setattr("robust_eval.model.local.device.BYTES_PER_BATCH", rows * 4 * len(PIECES))
         for one, other in zip(whole, enumerated(Table(5), 16, range(4)), strict=True):
             assert one.curve.accuracy == pytest.approx(other.curve.accuracy, abs=1e-9)
             assert one.curve.upper == pytest.approx(other.curve.upper, abs=1e-9)
