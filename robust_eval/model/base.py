@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, product
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -130,10 +130,10 @@ class Request:
     """Enumerate instead of drawing; needs a matcher or choices."""
     first_line: bool = True
     """An answer is the first line of the model's text; False: all of it, as for a list."""
-    cached: frozenset[tuple[float, int]] = frozenset()
-    """Temperature and trial of answers that are in the store. A model may return them again."""
+    cached: frozenset[TrialKey] = frozenset()
+    """Conditions whose answers are in the store. A model may return them again."""
     first_trial: int = 0
-    """Number of the first trial at each temperature."""
+    """Number of the first of the ``trials``."""
     form: str | None = None
     """Value of the answer table's column ``form``, the form of the question; None: unchanged. Nothing else reads it."""
     reasoning: Reasoning | None = None
@@ -147,13 +147,17 @@ class Request:
         return self.question_id, self.rewrite
 
     @property
-    def pending(self) -> list[tuple[float, int]]:
-        """Temperature and trial of each requested answer that is not cached."""
+    def conditions(self) -> list[TrialKey]:
+        """Temperature and trial of each answer."""
+        return list(product(self.temperatures, range(self.first_trial, self.first_trial + self.trials)))
+
+    @property
+    def pending(self) -> list[TrialKey]:
+        """Conditions whose answers are not cached."""
         untempered = {trial for temperature, trial in self.cached if math.isnan(temperature)}
         return [
             (temperature, trial)
-            for temperature in self.temperatures
-            for trial in range(self.first_trial, self.trials)
+            for temperature, trial in self.conditions
             if (trial not in untempered if math.isnan(temperature) else (temperature, trial) not in self.cached)
         ]
 
@@ -162,7 +166,7 @@ class Request:
         """Maximum number of pending answers, or of evaluated prefixes."""
         if self.enumeration:
             return self.enumeration.nodes
-        return len(self.pending) if self.cached else len(self.temperatures) * (self.trials - self.first_trial)
+        return len(self.pending) if self.cached else len(self.temperatures) * self.trials
 
 
 @dataclass(frozen=True)

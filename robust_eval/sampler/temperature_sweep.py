@@ -84,7 +84,7 @@ def early_stopping_steps(request: Request, settled: VerdictRule) -> Steps:
         missing_answers = wave[1]
         (temperature, first), (_, last) = missing_answers[0], missing_answers[-1]
         cached = frozenset((temperature, trial) for trial in range(first, last)) - set(missing_answers)
-        part = replace(request, temperatures=(temperature,), first_trial=first, trials=last + 1, cached=cached)
+        part = replace(request, temperatures=(temperature,), first_trial=first, trials=last + 1 - first, cached=cached)
         passed = {(t, trial) for t in request.temperatures if t < temperature for trial in range(request.trials)}
         left = replace(request, cached=frozenset(passed | verdicts.keys()))
         reply = yield Step([part], may_follow=lambda missing, left=left: [left], adaptive=request)  # type: ignore[misc]

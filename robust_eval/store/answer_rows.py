@@ -5,7 +5,6 @@ import json
 from array import array
 from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, replace
-from itertools import product
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -79,7 +78,7 @@ def requested_answers(table: pa.Table | None, request: Request) -> pa.Table | No
         return None
     if request.enumeration is not None:
         return _formed(table, request)
-    conditions, stored = list(product(request.temperatures, range(request.trials))), _conditions(table)
+    conditions, stored = request.conditions, _conditions(table)
     if stored == conditions:
         return _weighted(table, request)
     return rows_at(table, conditions, request) if set(conditions) <= set(stored) else None
@@ -93,7 +92,7 @@ def rows_at(table: pa.Table, conditions: Sequence[TrialKey], request: Request) -
 
 def requested_among(table: pa.Table, request: Request) -> pa.Table:
     """Return the requested answers of a table."""
-    conditions = set(product(request.temperatures, range(request.trials)))
+    conditions = set(request.conditions)
     return table.filter(pa.array([condition in conditions for condition in _conditions(table)], pa.bool_()))
 
 

@@ -67,10 +67,9 @@ class ScriptedModel(ModelConfig, LanguageModel):
 
 
 def completions(request: Request) -> Iterator[Completion]:
-    for t in request.temperatures:
-        for trial in range(request.trials):
-            text = f"{request.question_id} {t} {trial}"
-            yield Completion(t, trial, text, 1 / request.trials, [7], [-0.5], [-0.25], None, 1, "stop", 11)
+    for t, trial in request.conditions:
+        text = f"{request.question_id} {t} {trial}"
+        yield Completion(t, trial, text, 1 / request.trials, [7], [-0.5], [-0.25], None, 1, "stop", 11)
 
 
 def asked(log: str | Path) -> list[tuple[int, list[str]]]:

@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
-from itertools import product
 from typing import Any, Protocol
 
 import ray
@@ -69,7 +68,7 @@ class PendingBlocks:
         curve = None if answer.curve is None else from_bytes(answer.curve, EXACT_CURVES)
         reply = ReplyTables(request, from_bytes(answer.answers, SCHEMA), curve, answer.share, answer.answers)
         cached = request.cached | set(rows(reply.answers, "temperature", "trial"))
-        if request.enumeration is not None or cached.issuperset(product(request.temperatures, range(request.trials))):
+        if request.enumeration is not None or cached.issuperset(request.conditions):
             del self.wanted[answer.item]
         else:
             self.wanted[answer.item] = replace(request, cached=cached)
@@ -95,10 +94,8 @@ class PendingBlocks:
         replies = []
         for request in self.wanted.values():
             drawn = replace(request, trials=1) if request.enumeration else request
-            conditions = list(product(drawn.temperatures, range(drawn.trials)))
-            missing = [condition for condition in conditions if condition not in request.cached]
-            errors = [unanswered(Call(drawn, t, (trial,)), trial, "error") for t, trial in missing]
-            replies.append(Reply(request, errors, share=len(missing) / len(conditions)))
+            errors = [unanswered(Call(drawn, t, (trial,)), trial, "error") for t, trial in drawn.pending]
+            replies.append(Reply(request, errors, share=len(errors) / len(drawn.conditions)))
         return replies
 
 

@@ -77,7 +77,7 @@ def _one_reply(settings: ServiceSettings, can: Capabilities, requests: Sequence[
     if not draws:
         return None
     if settings.deterministic:
-        several = max(request.trials - request.first_trial for request, _ in draws) > 1
+        several = max(request.trials for request, _ in draws) > 1
         if several or any(len(request.temperatures) > 1 for request, _ in draws):
             return (
                 "model.deterministic=true declares that all replies to a prompt are equal, and the sampler requests "

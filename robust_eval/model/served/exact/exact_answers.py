@@ -84,7 +84,7 @@ async def draw_answers(
         request,
         temperatures=tuple(temperatures),
         first_trial=trials.start,
-        trials=trials.stop,
+        trials=len(trials),
         top_logprobs=client.settings.top_logprobs,
         enumeration=None,
     )
