@@ -204,7 +204,10 @@ class SampledSource:
         return plan_steps(self.model, self._steps(sampler, questions, baseline), self._verdicts(questions))
 
     def _steps(self, sampler: str, questions: Sequence[Question], baseline: pa.Table | None) -> list[Steps]:
-        return self.samplers[sampler].steps(questions, baseline, self.reply_grader, self.seed)
+        chosen, rule = self.samplers[sampler], self.early_stopping.get(sampler)
+        if rule is not None:
+            return chosen.early_stopping_steps(questions, self.reply_grader, self.seed, rule.threshold)
+        return chosen.steps(questions, baseline, self.reply_grader, self.seed)
 
     def _verdicts(self, questions: Sequence[Question]) -> VerdictsOf:
         """Return a function that grades answers; None for a missing reply, or a question without an accepted answer."""
@@ -283,7 +286,6 @@ def answer_source(
     if sentence:
         log.warning(sentence)
     rules = early_stopping_rules(samplers, metrics, uses_judge)
-    samplers |= {key: samplers[key].stopping_at(rule.threshold) for key, rule in rules.items()}
     source = SampledSource(
         samplers,
         model,

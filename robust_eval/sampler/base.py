@@ -235,9 +235,11 @@ class Sampler(Conditions):
         """Return the reasons why its settings rule out early stopping; none if it can stop early."""
         return ["it has no breaking temperatures"]
 
-    def stopping_at(self, threshold: float) -> Self:
-        """Return the sampler with early stopping, once the accuracy is certainly above or below the threshold."""
-        return self
+    def early_stopping_steps(
+        self, questions: Sequence[Question], grader: PrefixGrader, seed: int, threshold: float
+    ) -> list[Steps]:
+        """Return the steps for each question until its accuracy is certainly above or below the threshold."""
+        raise NotImplementedError
 
 
 def clip_to_supported(name: str, sampler: Sampler, supported: Temperatures, model: str) -> Sampler:

@@ -4,11 +4,8 @@ Fastowski, Prenkaj, Kasneci, "From Confidence to Collapse in LLM Factual Robustn
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import cache, partial
-
-import pyarrow as pa
 
 from robust_eval.answer import SCHEMA, Answers
 from robust_eval.model.base import Request, TrialKey
@@ -36,9 +33,6 @@ class TemperatureSweep(KnownFacts):
     """Sample temperatures from the lowest, each only until it is certain whether the fact breaks there: the same
     breaking temperatures and FRS with about a third of the answers, without accuracies. The paper samples all."""
 
-    threshold = 0.0
-    """Accuracy below which a fact breaks, with early stopping; set by :meth:`stopping_at`."""
-
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.trials < 1:
@@ -61,22 +55,14 @@ class TemperatureSweep(KnownFacts):
     def full_sampling_reasons(self) -> list[str]:
         return ["sampler.stop_on_match=true ends answers where they are right"] if self.stop_on_match else []
 
-    def stopping_at(self, threshold: float) -> "TemperatureSweep":
-        other = copy(self)
-        other.threshold = threshold
-        return other
-
-    def steps(
-        self, questions: Sequence[Question], baseline: pa.Table | None, grader: PrefixGrader, seed: int
+    def early_stopping_steps(
+        self, questions: Sequence[Question], grader: PrefixGrader, seed: int, threshold: float
     ) -> list[Steps]:
-        """Return one step with all requests; with a threshold, waves for each question, until its break is certain."""
-        if not self.threshold:
-            return super().steps(questions, baseline, grader, seed)
-        rule = cache(partial(settled, threshold=self.threshold))
-        return [early_stopping_steps(request, rule) for request in self.requests(questions, grader, seed)]
+        rule = cache(partial(settled, threshold=threshold))
+        return [wave_steps(request, rule) for request in self.requests(questions, grader, seed)]
 
 
-def early_stopping_steps(request: Request, settled: VerdictRule) -> Steps:
+def wave_steps(request: Request, settled: VerdictRule) -> Steps:
     """Ask no more of a request than its breaking temperature needs; return the answers on which that rests."""
     verdicts: Mapping[TrialKey, bool | None] = {}
     table = SCHEMA.empty_table()

@@ -15,7 +15,7 @@ from robust_eval.prompt.templates import FEW_SHOT
 from robust_eval.question import Question
 from robust_eval.sampler.base import greedy_requests
 from robust_eval.sampler.steps import ConcurrentSteps
-from robust_eval.sampler.temperature_sweep import TemperatureSweep, early_stopping_steps, next_wave
+from robust_eval.sampler.temperature_sweep import TemperatureSweep, next_wave, wave_steps
 from robust_eval.stats.frs import breaking_temperature, settled
 from robust_eval.store.answer_rows import merge_answers
 
@@ -163,7 +163,7 @@ def verdicts(table: pa.Table) -> list[bool | None]:
 
 
 def test_nothing_is_asked_while_answers_of_a_wave_are_awaited_and_nothing_that_is_there():
-    steps = early_stopping_steps(OF_TEN, HALF)
+    steps = wave_steps(OF_TEN, HALF)
     waves = ConcurrentSteps([(steps, next(steps))], verdicts)
 
     def take(*found: tuple[float, int, bool | None]) -> None:
