@@ -128,11 +128,15 @@ def _measure(
     scoring = Scoring.of(metrics, source, seed, labels)
     clusters = scoring.clusters(aggregator)
     check_plan(loaded.questions, config.rewriter, models.writer, source, clusters, bool(by_target), watch)
+    rewriter, questions = config.rewriter.within(models.writer.temperatures), loaded.questions
+    if not rewriter.asks:  # recorded rewrites are added to all questions at once
+        with watch.stage("rewriting"):
+            questions = rewriter.rewrite(questions, models.writer, seed).questions
     loop = SamplingLoop(
-        questions=loaded.questions,
+        questions=questions,
         source=source,
         reply_grader=reply_grader,
-        rewriter=config.rewriter,
+        rewriter=rewriter,
         models=models,
         clusters=clusters,
         seed=seed,
@@ -140,7 +144,7 @@ def _measure(
         folder=folder,
         watch=watch,
     )
-    schedule: QuestionScheduler = (make_schedule or partial(SequentialScheduler, by_target, seed=seed))(loop.questions)
+    schedule: QuestionScheduler = (make_schedule or partial(SequentialScheduler, by_target, seed=seed))(questions)
     digest = ""
 
     def identify(questions: Sequence[Question]) -> None:

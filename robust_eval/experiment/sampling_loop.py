@@ -102,7 +102,7 @@ def _by_sampler(blocks: Iterable[Mapping[str, _Part]]) -> dict[str, list[_Part]]
 
 @dataclass
 class SamplingLoop:
-    """Loop over blocks of ``questions``: :meth:`run` takes each block from rewriting to scores.
+    """Loop over blocks of ``questions``: :meth:`run` takes each block from rewriting by a model to scores.
 
     ``clusters`` has the aggregator of the samplers whose labels a metric reads; for others, equal texts suffice. All
     answers so far are in the ``folder`` before the next step.
@@ -122,9 +122,6 @@ class SamplingLoop:
     def __post_init__(self) -> None:
         self._blocks: list[RunState] = []
         self._metadata = SamplingMetadata(self.reply_grader.first_line, self.source.early_stopping)
-        self._rewriter = self.rewriter.within(self.models.writer.temperatures)
-        if not self._rewriter.asks:  # recorded rewrites are added to all questions at once
-            self.questions = self._rewritten(self.questions).questions
 
     def run(
         self,
@@ -165,9 +162,10 @@ class SamplingLoop:
 
     def _rewrite(self, questions: Sequence[Question]) -> Rewritten:
         """Return questions with the rewrites of a model; unchanged without a model that rewrites."""
-        if not self._rewriter.asks:
+        if not self.rewriter.asks:
             return Rewritten(list(questions))
-        rewritten = self._rewritten(questions)
+        with self.watch.stage("rewriting"):
+            rewritten = self.rewriter.rewrite(questions, self.models.writer, self.seed)
         self.deferred_run.then(lambda _: write_rewrites(self._state(RunState(rewritten)).rewritten, self.folder))
         return rewritten
 
@@ -201,10 +199,6 @@ class SamplingLoop:
             )
             for sampler, answers in block.answers_by_sampler.items()
         }
-
-    def _rewritten(self, questions: Sequence[Question]) -> Rewritten:
-        with self.watch.stage("rewriting"):
-            return self._rewriter.rewrite(questions, self.models.writer, self.seed)
 
     def _state(self, *unfinished: RunState) -> RunState:
         return joined([*self._blocks, *unfinished], self.questions)
