@@ -208,7 +208,7 @@ class JudgeModel(Grader):
         references = reply.references
         return Request(
             question_id=f"verdict {_key(reply)}",
-            rewrite=int(swap) + 2 * bool(padding),
+            variant=int(swap) + 2 * bool(padding),
             prompt=verdict_prompt(reply.question, references, text, self.prompts, self.form, self.rubric, swap),
             temperatures=(self.temperature,),
             trials=self.votes,

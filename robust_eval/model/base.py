@@ -14,7 +14,7 @@ from robust_eval.prompt.prompt import Prompt
 from robust_eval.stats.interval import Floats as Floats
 
 Item = tuple[str, int]
-"""A question's id and the number of its rewrite."""
+"""A question's id and the number of its prompt."""
 TrialKey = tuple[float, int]
 """Temperature and trial of an answer."""
 
@@ -109,8 +109,9 @@ class Request:
     """
 
     question_id: str
-    rewrite: int
-    """Number of the wording; 0 is the question's own."""
+    variant: int
+    """Number of the prompt among those of its question, in the answers' column ``rewrite``: 0 is the question's own
+    wording, its rewrites follow, and then other prompts (:data:`robust_eval.sampler.base.ROTATED`)."""
     prompt: Prompt
     temperatures: tuple[float, ...]
     trials: int
@@ -144,7 +145,7 @@ class Request:
     @property
     def item(self) -> Item:
         """Identifier among the requests of a sampler."""
-        return self.question_id, self.rewrite
+        return self.question_id, self.variant
 
     @property
     def conditions(self) -> list[TrialKey]:

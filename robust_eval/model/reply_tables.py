@@ -69,7 +69,7 @@ def answers_of(replies: Sequence[Reply]) -> list[pa.Table]:
     columns: dict[str, Any] = dict(zip(Completion._fields, zip(*completions, strict=True), strict=False))
     columns |= {
         "question_id": [request.question_id for request in requests],
-        "rewrite": [request.rewrite for request in requests],
+        "rewrite": [request.variant for request in requests],
         "outcome": [each.outcome or ("ok" if each.text.strip() else "empty") for each in completions],
         "completion_tokens": [
             each.completion_tokens if each.token_ids is None else len(each.token_ids) + (each.reasoning_tokens or 0)
@@ -99,7 +99,7 @@ def curve_of(reply: Reply) -> pa.Table:
     return pa.table(
         {
             "question_id": [reply.request.question_id] * rows,
-            "rewrite": [reply.request.rewrite] * rows,
+            "rewrite": [reply.request.variant] * rows,
             "temperature": reply.curve.temperatures,
             **columns,
         },

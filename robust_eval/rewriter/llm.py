@@ -114,7 +114,7 @@ class Llm:
     def _request(self, question: Question, attempt: int, seed: int) -> Request:
         return Request(
             question_id=question.id,
-            rewrite=attempt,  # gives each attempt random numbers of its own
+            variant=attempt,  # gives each attempt random numbers of its own
             prompt=rewriting_prompt(question, self.rewrites, self.prompts),
             temperatures=(self.temperature,),
             trials=1,

@@ -32,6 +32,11 @@ TURN = "turn"
 """Axis of a conversation's turns."""
 REASONING = "reasoning"
 """Axis of the reasoning before an answer."""
+ROTATED, PERMUTED, FORMED, CHALLENGED, REASONED = 1000, 2000, 3000, 4000, 5000
+"""First variants (:class:`Request`) with choices in other orders and forms, after pushback, and with reasoning. They do
+not depend on settings, so that other settings keep the stored answers."""
+STEP = 10_000
+"""Distance of the variants of two conversations, and of two lengths of reasoning."""
 TOP_LOGPROBS = 20
 """Minimum number of log-probabilities of each greedy token, so that another k needs no new request."""
 
@@ -59,7 +64,7 @@ def greedy_requests(
     return [
         Request(
             question_id=question.id,
-            rewrite=0,
+            variant=0,
             prompt=prompt_for(question, prompts=prompts),
             temperatures=(0.0,),
             trials=1,
@@ -189,7 +194,7 @@ class Sampler(Conditions):
         """Return the request for ``trials`` answers to one wording of a question at every temperature."""
         return Request(
             question_id=question.id,
-            rewrite=rewrite,
+            variant=rewrite,
             prompt=prompt_for(question, rewrite, self.prompts),
             temperatures=tuple(self.temperatures),
             trials=trials,

@@ -16,15 +16,11 @@ from robust_eval.prompt.pushback import Pushback, PushbackWriter, read_pushback,
 from robust_eval.prompt.templates import CHALLENGES, CHALLENGING, read_templates
 from robust_eval.question import LETTERS, Question
 from robust_eval.reader.reasoning import without_reasoning
-from robust_eval.sampler.base import TURN, NothingKeptError, PrefixGrader, ordered_answers
+from robust_eval.sampler.base import CHALLENGED, STEP, TURN, NothingKeptError, PrefixGrader, ordered_answers
 from robust_eval.sampler.known_facts import KnownFacts
 from robust_eval.sampler.steps import Step, Steps
 
-_CHALLENGED = 4000
-"""First number of answers after a pushback, in place of a rewrite's."""
-_CONVERSATION = 10_000
-"""Factor of a conversation's number in requests: each has a prompt of its own."""
-MAX_TURNS = _CONVERSATION - _CHALLENGED - 1
+MAX_TURNS = STEP - CHALLENGED - 1
 _NO_WORDS = "(no answer)"
 """Text for an empty reply in a conversation: servers refuse empty messages."""
 
@@ -192,8 +188,8 @@ class Challenge(KnownFacts):
         seed: int,
     ) -> Request:
         """Return the request for the answer to the last pushback of a conversation."""
-        number = _CHALLENGED + challenge.turn + _CONVERSATION * conversation
-        return replace(self.request(question, grader, seed), rewrite=number, prompt=prompt, form=challenge.tag)
+        number = CHALLENGED + challenge.turn + STEP * conversation
+        return replace(self.request(question, grader, seed), variant=number, prompt=prompt, form=challenge.tag)
 
     def _pushback_writer(self, questions: Sequence[Question], seed: int) -> PushbackWriter:
         sentences = read_templates(self.challenges).challenges
@@ -205,7 +201,7 @@ class Challenge(KnownFacts):
 
 def turn_of(request: Request) -> int:
     """Return the turn of a request of a conversation."""
-    return request.rewrite % _CONVERSATION - _CHALLENGED
+    return request.variant % STEP - CHALLENGED
 
 
 def turns_of(answers: pa.Table, conversations: int) -> pa.Table:
@@ -214,8 +210,8 @@ def turns_of(answers: pa.Table, conversations: int) -> pa.Table:
     """
     numbers = answers["rewrite"].to_numpy()
     columns = {
-        "rewrite": numbers % _CONVERSATION,
-        "trial": numbers // _CONVERSATION,
+        "rewrite": numbers % STEP,
+        "trial": numbers // STEP,
         "weight": np.full(len(numbers), 1 / conversations),
     }
     return with_columns(answers, columns)

@@ -12,13 +12,10 @@ from robust_eval.model.base import Request
 from robust_eval.prompt.arrangement import FORMS, GIVEN, Arrangement, permutations, rotations
 from robust_eval.prompt.prompt import prompt_for
 from robust_eval.question import Question
-from robust_eval.sampler.base import ORDER, NothingKeptError, PrefixGrader
+from robust_eval.sampler.base import FORMED, ORDER, PERMUTED, ROTATED, NothingKeptError, PrefixGrader
 from robust_eval.sampler.repetition import Repetition
 
 ORDERS = (GIVEN, "rotations", "permutations")
-_ROTATED, _PERMUTED, _FORMED = 1000, 2000, 3000
-"""First numbers of raters with other orders or forms of the choices. They do not depend on other settings, which thus
-keep the stored answers."""
 
 
 @dataclass
@@ -82,7 +79,7 @@ class ChoiceOrders(Repetition):
             arranged = [
                 replace(
                     worded[0],
-                    rewrite=rater,
+                    variant=rater,
                     prompt=prompt_for(question, prompts=self.prompts, arrangement=arrangement),
                     form=arrangement.tag,
                     signs=self.signs(question, arrangement),
@@ -100,10 +97,10 @@ class ChoiceOrders(Repetition):
         if choices < 2:
             return arrangements
         if self.orders == "rotations":
-            arrangements |= dict(enumerate(rotations(choices), _ROTATED + 1))
+            arrangements |= dict(enumerate(rotations(choices), ROTATED + 1))
         elif self.orders == "permutations":
-            arrangements |= dict(enumerate(permutations(question, self.permutations, seed), _PERMUTED + 1))
-        numbers = {form: _FORMED + place for place, form in enumerate(FORMS, 1)}
+            arrangements |= dict(enumerate(permutations(question, self.permutations, seed), PERMUTED + 1))
+        numbers = {form: FORMED + place for place, form in enumerate(FORMS, 1)}
         return arrangements | {numbers[form]: Arrangement(tuple(range(choices)), form) for form in self.forms}
 
 

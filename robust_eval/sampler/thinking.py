@@ -15,15 +15,11 @@ from robust_eval.model.base import Enumeration, Reasoning, Request
 from robust_eval.prompt.prompt import prompt_for
 from robust_eval.prompt.reasoning_budget import EFFORTS, AfterReasoning, Budget, sorted_budgets
 from robust_eval.question import Question
-from robust_eval.sampler.base import REASONING, PrefixGrader, ordered_answers, prefix_grader_settings
+from robust_eval.sampler.base import REASONED, REASONING, STEP, PrefixGrader, ordered_answers, prefix_grader_settings
 from robust_eval.sampler.known_facts import KnownFacts
 from robust_eval.sampler.steps import NOTHING, Step, Steps, single_step
 
-_TRACE = 5000
-"""First number of traces, in place of a rewrite's."""
 MAX_TRACES = 4000
-_CUT_FACTOR = 10_000
-"""Factor of the number of tokens in a request's rewrite: each cut of a trace is a separate prompt."""
 MAX_TOKENS = 200_000
 
 
@@ -148,7 +144,7 @@ class Thinking(KnownFacts):
         return [
             Request(
                 question_id=question.id,
-                rewrite=_TRACE,
+                variant=REASONED,
                 prompt=prompt_for(question, prompts=self.prompts),
                 temperatures=(self.trace_temperature,),
                 trials=self.traces,
@@ -206,7 +202,7 @@ class Thinking(KnownFacts):
         grid = tuple(sorted({*self.temperatures, 1.0}))
         return replace(
             self.request(question, grader, seed, self.answers * self.traces if without_reasoning else self.answers),
-            rewrite=_TRACE + (MAX_TRACES if without_reasoning else number + _CUT_FACTOR * len(tokens)),
+            variant=REASONED + (MAX_TRACES if without_reasoning else number + STEP * len(tokens)),
             max_new_tokens=1 if choices else self.max_new_tokens,
             matcher=matcher,
             enumeration=Enumeration(self.nodes, grid, choices) if self.exact else None,
@@ -217,7 +213,7 @@ class Thinking(KnownFacts):
     def _served(self, question: Question, budget: Budget, grader: PrefixGrader, seed: int) -> Request:
         return replace(
             self.request(question, grader, seed, self.traces),
-            rewrite=_TRACE + _CUT_FACTOR * (EFFORTS.index(budget) if isinstance(budget, str) else budget),
+            variant=REASONED + STEP * (EFFORTS.index(budget) if isinstance(budget, str) else budget),
             form=AfterReasoning(None, (budget,)).tag,
             **self._thinking(budget),
         )

@@ -34,7 +34,7 @@ def answers_key(identity: Mapping[str, Any], request: Request) -> bytes:
             "model": identity,
             "prompt": asdict(request.prompt),
             "question_id": request.question_id,
-            "rewrite": request.rewrite,
+            "rewrite": request.variant,
             "seed": request.seed,
             "max_new_tokens": request.max_new_tokens,
             "top_logprobs": request.top_logprobs,

@@ -38,7 +38,7 @@ NAMED = {
 def request(number: int = 0, nodes: int = 128, draws: int = 10, depth: int = DEPTH) -> Request:
     return Request(
         question_id=f"q{number}",
-        rewrite=0,
+        variant=0,
         prompt=Prompt("", (), f"Question: {number}?\nAnswer:"),
         temperatures=GRID,
         trials=0,

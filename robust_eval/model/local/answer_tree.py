@@ -86,7 +86,7 @@ def sample_answers(
     limit = np.repeat([request.max_new_tokens for request in requests], counts)
     tracker = _PrefixTracker(requests, vocabulary)
     uniforms = np.concatenate(
-        [answer_uniforms(r.seed, r.question_id, r.rewrite, c, width) for r, c in zip(requests, pending, strict=True)]
+        [answer_uniforms(r.seed, r.question_id, r.variant, c, width) for r, c in zip(requests, pending, strict=True)]
     )
 
     count = len(temperature)

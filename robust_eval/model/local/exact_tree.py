@@ -176,7 +176,7 @@ class _Trees:
         nodes = [int(fraction * enumeration.nodes) for enumeration in enumerations]
         self._budgets = np.array([[*level_budgets(number, self._depth - 1), 0] for number in nodes])
         greedy = [(0.0, 0)]  # an answer that needs none
-        uniforms = [answer_uniforms(r.seed, r.question_id, r.rewrite, greedy, self._depth) for r in requests]
+        uniforms = [answer_uniforms(r.seed, r.question_id, r.variant, greedy, self._depth) for r in requests]
         self._uniforms = np.concatenate(uniforms)[..., 0]
         self._level = TreeLevel.roots(len(requests), len(self._temperatures))
         self._levels = [self._level]

@@ -31,7 +31,7 @@ def seed_of(call: Call) -> int:
     its temperature plus its number, and the trials of a call are consecutive.
     """
     request = call.request
-    name = f"{request.seed}\0{request.question_id}\0{request.rewrite}\0{call.temperature!r}"
+    name = f"{request.seed}\0{request.question_id}\0{request.variant}\0{call.temperature!r}"
     first = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest()) % _SEEDS
     return first + call.trials[0]
 

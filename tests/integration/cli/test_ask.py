@@ -136,7 +136,7 @@ class Scripted:
         table = answer_table(
             {
                 "question_id": request.question_id,
-                "rewrite": request.rewrite,
+                "rewrite": request.variant,
                 "temperature": temperature,
                 "trial": trial,
                 "outcome": "ok",
@@ -167,7 +167,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Script:
 
 def by_wording(*answers: Row) -> Say:
     """The raters' answers, one for each wording."""
-    return lambda request, temperature, trial: answers[request.rewrite]
+    return lambda request, temperature, trial: answers[request.variant]
 
 
 QUICK = ("rewriter=recorded", "aggregator=text")
@@ -190,7 +190,7 @@ def test_every_wording_and_the_clusters_are_shown(ask: Ask, script: Script):
     assert unsupervised(answer) == agreement([3, 2, 1])
     assert len(answer.lines) == 3
     assert model.models == ["smollm2-135m"]
-    assert [(request.rewrite, request.temperatures, request.trials) for request in model.asked] == [
+    assert [(request.variant, request.temperatures, request.trials) for request in model.asked] == [
         (rewrite, (1.0,), 1) for rewrite in range(6)
     ]
     assert [OF_FRANCE[n] in request.prompt.question for n, request in enumerate(model.asked)] == [True] * 6
@@ -206,7 +206,7 @@ def test_a_cluster_is_called_by_the_answer_that_was_voted_for_and_else_by_its_fi
 
 
 def test_raters_are_asked_several_times(ask: Ask, script: Script):
-    script(lambda request, temperature, trial: ("Paris", "Lyon", "Paris")[(request.rewrite + trial) % 3])
+    script(lambda request, temperature, trial: ("Paris", "Lyon", "Paris")[(request.variant + trial) % 3])
     answer = ask(FRANCE, *QUICK, "sampler.trials=2", "sampler.rewrites=2", "sampler.temperatures=[0.5]")
     assert [row[::2] for row in answer.tables[WORDINGS]] == [
         *(["0", "Paris"], ["0", "Lyon"], ["1", "Lyon"], ["1", "Paris"], ["2", "Paris"], ["2", "Paris"])
@@ -290,7 +290,7 @@ LISTS = ["1. Which city is the French capital?\n2. How do bees find their way ho
 
 def writing(*replies: str) -> Say:
     """Lists of rewrites, one for each attempt; everything else is answered with Paris."""
-    return lambda request, temperature, trial: "Paris" if request.first_line else replies[request.rewrite]
+    return lambda request, temperature, trial: "Paris" if request.first_line else replies[request.variant]
 
 
 def test_rewrites_that_have_drifted_are_marked(ask: Ask, script: Script):
@@ -322,7 +322,7 @@ def test_a_model_that_writes_no_rewrites_is_asked_three_times(ask: Ask, script: 
     model = script(writing("", "I am a teapot", f"1. {FRANCE}"))
     answer = ask(FRANCE)
     assert (answer.status, answer.error) == (1, "error: " + NO_WORDING)
-    assert [(request.rewrite, request.first_line) for request in model.asked] == [(n, False) for n in range(3)]
+    assert [(request.variant, request.first_line) for request in model.asked] == [(n, False) for n in range(3)]
     assert not answer.tables
 
 

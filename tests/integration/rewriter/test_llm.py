@@ -52,7 +52,7 @@ class Played:
         told = self.replies[asked.item]
         return told._asdict() | {
             "question_id": asked.question_id,
-            "rewrite": asked.rewrite,
+            "rewrite": asked.variant,
             "temperature": asked.temperatures[0],
             "trial": 0,
             "weight": 1.0,
@@ -171,8 +171,8 @@ def test_each_attempt_is_the_same_request_with_random_numbers_of_its_own():
     llm = Llm(MODEL, rewrites=4, attempts=2, temperature=0.7, max_new_tokens=99)
     _, model = played(llm, ITALY, italy=[Told("", "empty"), Told("", "empty")])
     first = Request("italy", 0, rewriting_prompt(ITALY, 4, llm.prompts), (0.7,), 1, 99, seed=7, first_line=False)
-    assert model.requests == [[first], [replace(first, rewrite=1)]]
-    assert answers_key({}, first) != answers_key({}, replace(first, rewrite=1))
+    assert model.requests == [[first], [replace(first, variant=1)]]
+    assert answers_key({}, first) != answers_key({}, replace(first, variant=1))
 
 
 @pytest.mark.parametrize(

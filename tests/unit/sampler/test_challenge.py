@@ -31,7 +31,7 @@ def asked(sampler: Challenge, turn: int, before: list[dict], baseline: list[dict
 def test_at_the_first_turn_the_greedy_answer_is_doubted_in_every_conversation():
     sampler = Challenge(trials=2, max_new_tokens=9, **DOUBT)
     requests = asked(sampler, 1, [], [replied(FRANCE, "<think>hm</think>Paris.", answer="Paris")])
-    assert [(each.rewrite, each.temperatures, each.trials) for each in requests] == [
+    assert [(each.variant, each.temperatures, each.trials) for each in requests] == [
         (4001, (0.5,), 1),
         (14001, (0.5,), 1),
     ]
@@ -40,7 +40,7 @@ def test_at_the_first_turn_the_greedy_answer_is_doubted_in_every_conversation():
         assert challenge is not None
         assert (challenge.turn, challenge.kind) == (1, "doubt")
         prompt = prompt_for(FRANCE).continued("Paris.", challenge.words)
-        expected = Request("france", request.rewrite, prompt, (0.5,), 1, 9, 3, form=request.form)
+        expected = Request("france", request.variant, prompt, (0.5,), 1, 9, 3, form=request.form)
         assert request == expected
     messages = requests[0].prompt.messages()
     assert [each["role"] for each in messages[-4:]] == ["assistant", "user", "assistant", "user"]
@@ -53,11 +53,11 @@ def test_a_conversation_goes_on_with_its_own_replies_and_ends_where_none_came():
     opened = asked(sampler, 1, [], first)
     outcomes = ("ok", "error", "invalid")
     before = [
-        replied(FRANCE, text, request.rewrite, form=request.form, outcome=outcome)
+        replied(FRANCE, text, request.variant, form=request.form, outcome=outcome)
         for request, text, outcome in zip(opened, ("Lyon", "", "<think>without end"), outcomes, strict=True)
     ]
     requests = asked(sampler, 2, before, first)
-    assert [each.rewrite for each in requests] == [4002, 24002]
+    assert [each.variant for each in requests] == [4002, 24002]
     for request, begun, reply in zip(requests, (opened[0], opened[2]), ("Lyon", "(no answer)"), strict=True):
         challenge = read_pushback(request.form)
         assert challenge is not None

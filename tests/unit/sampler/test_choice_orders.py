@@ -16,7 +16,7 @@ WHOLE = (0, 1, 2)
 
 
 def asked(requests: list[Request]) -> list[tuple[str, int, str | None]]:
-    return [(request.question_id, request.rewrite, request.form) for request in requests]
+    return [(request.question_id, request.variant, request.form) for request in requests]
 
 
 def test_each_order_and_each_form_is_a_rater_and_the_question_as_it_stands_is_the_first():
@@ -30,7 +30,7 @@ def test_each_order_and_each_form_is_a_rater_and_the_question_as_it_stands_is_th
     assert requests == [
         first,
         *(
-            replace(first, rewrite=rater, prompt=prompt_for(METALS, arrangement=each), form=each.tag)
+            replace(first, variant=rater, prompt=prompt_for(METALS, arrangement=each), form=each.tag)
             for rater, each in arranged.items()
         ),
     ]
@@ -42,7 +42,7 @@ def test_random_orders_are_those_of_the_seed_and_keep_their_numbers_whatever_els
     assert [request.form for request in few[1:]] == [each.tag for each in permutations(METALS, 2, seed=1)]
     more = ChoiceOrders(orders="permutations", permutations=4, forms=["bars", "numbers"])
     all_of_them = more.requests([METALS], Matching(), seed=1)
-    assert [request.rewrite for request in all_of_them] == [0, 2001, 2002, 2003, 2004, 3003, 3005]
+    assert [request.variant for request in all_of_them] == [0, 2001, 2002, 2003, 2004, 3003, 3005]
     assert all_of_them[:3] == few
 
 

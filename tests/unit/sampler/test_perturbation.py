@@ -48,7 +48,7 @@ def test_each_question_and_each_of_its_rewrites_is_asked_in_a_prompt_of_its_own(
 def test_no_more_rewrites_are_asked_than_wanted_or_there_are(rewrites: int, numbers: list[int]):
     question = replace(BARE, rewrites=("One?", "Two?", "Three?"))
     requests = Perturbation(rewrites=rewrites).requests([question], Matching(), seed=0)
-    assert [request.rewrite for request in requests] == numbers
+    assert [request.variant for request in requests] == numbers
     texts = ["Why?", "One?", "Two?", "Three?"]
     assert [request.prompt.question for request in requests] == [f"Question: {texts[i]}\nAnswer:" for i in numbers]
 

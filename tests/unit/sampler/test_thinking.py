@@ -25,7 +25,7 @@ def trace(number: int, tokens: list[int], own: int, outcome: str = "ok") -> dict
 
 
 def told(requests: list[Request]) -> list[tuple]:
-    return [(each.rewrite, each.form, each.reasoning.tokens, each.trials) for each in requests]
+    return [(each.variant, each.form, each.reasoning.tokens, each.trials) for each in requests]
 
 
 def test_each_trace_is_cut_off_at_every_budget_and_the_same_thought_is_asked_for_once():

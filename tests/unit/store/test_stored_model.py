@@ -36,7 +36,7 @@ def request(name: str, rewrite: int = 0, **settings: Any) -> Request:
 
 
 def completion(asked: Request, temperature: float, trial: int) -> Completion:
-    text = f"{asked.question_id}{asked.rewrite}" if trial == 0 else ""
+    text = f"{asked.question_id}{asked.variant}" if trial == 0 else ""
     return Completion(
         temperature=temperature,
         trial=trial,
@@ -229,7 +229,7 @@ ORIGINAL = request("a", temperatures=(0.5, 1.0), matcher=PARIS, seed=3)
     "other",
     [
         request("b", matcher=PARIS, seed=3),
-        replace(ORIGINAL, rewrite=1),
+        replace(ORIGINAL, variant=1),
         replace(ORIGINAL, prompt=Prompt("", (("Why?", "So."),), "a")),
         replace(ORIGINAL, prompt=Prompt("Be brief.", (), "a")),
         replace(ORIGINAL, seed=4),

@@ -173,7 +173,7 @@ def asked(bodies: Iterable[Body]) -> int:
 
 
 def places(requests: Sequence[Request]) -> list[tuple[str, int, float, int]]:
-    return [(r.question_id, r.rewrite, t, k) for r in requests for t in r.temperatures for k in range(r.trials)]
+    return [(r.question_id, r.variant, t, k) for r in requests for t in r.temperatures for k in range(r.trials)]
 
 
 @pytest.fixture(autouse=True)
