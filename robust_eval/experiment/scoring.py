@@ -129,8 +129,10 @@ class Scoring:
     ) -> Score | None:
         """Return the metrics that the labels correct, as one score; None if they correct none, or there are none.
 
+        It has its presentation already, because that also shows the ``uncorrected`` metrics.
+
         ``asked`` and ``kept`` are questions, ``graded`` the answers of each sampler, those at temperature 0 under
-        :data:`~robust_eval.answer.GREEDY`; ``uncorrected`` are the metrics without labels.
+        :data:`~robust_eval.answer.GREEDY`.
         """
         labels = self.labels
         if labels is None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from robust_eval.aggregator.base import ENSEMBLE
 from robust_eval.answer import ABSTENTION, NO_ANSWER, NO_REPLY, at_temperature, rows, temperatures_of
 from robust_eval.error import UserError
-from robust_eval.metric.label_correction import add_corrected_curve, corrected_spec, units
+from robust_eval.metric.label_correction import corrected_shares, corrected_spec, units
 from robust_eval.metric.metric_spec import DATASETS, DETAIL, ComparisonView, MetricSpec, count_spec, point, share_spec
 from robust_eval.metric.score import (
     HUMAN_LABEL_WHOLE,
@@ -245,10 +245,9 @@ class AnswerAgreement(Metric):
         graded, correction = measured.graded, Correction(specs=DECLARED)
         is_original = (graded["rewrite"].to_numpy() == 0) & (graded["trial"].to_numpy() == 0)
         original = np.where(is_original, verdicts(graded), np.nan)
-        add_corrected_curve(
-            correction, "agreement.corrected.accuracy", "agreement.accuracy", questions, graded, judged=original
-        )
-        add_corrected_curve(correction, "agreement.corrected.difficulty", "agreement.difficulty", questions, graded)
+        for name, judged in (("accuracy", original), ("difficulty", None)):
+            shares = corrected_shares(questions, graded, judged=judged)
+            correction.add_curve(f"agreement.corrected.{name}", f"agreement.{name}", shares)
         whole = [None if each in (None, -1) else bool(each) for each in graded[HUMAN_LABEL_WHOLE].to_pylist()]
         labelled = graded.set_column(graded.schema.get_field_index("correct"), "correct", pa.array(whole, pa.bool_()))
         robustness = {
@@ -262,14 +261,12 @@ class AnswerAgreement(Metric):
             for t, of_both in robustness.items():
                 judged, people = (getattr(each, name) for each in of_both)
                 people = np.where(np.isnan(judged), np.nan, people)
-                number, of = int(np.count_nonzero(~np.isnan(people))), point(f"agreement.{name}", t)
+                number, of = int(np.count_nonzero(~np.isnan(people))), f"agreement.{name}"
                 if number < MIN_QUESTIONS:
-                    correction.uncorrected[of] = NOT_COMPLETE
+                    correction.uncorrected[point(of, t)] = NOT_COMPLETE
                     continue
-                corrected = f"agreement.corrected.{name}"
                 mean = corrected_mean(judged, people, questions=units(questions))
-                correction.curves.setdefault(corrected, {})[t] = mean
-                correction.of[point(corrected, t)], correction.labels[point(corrected, t)] = of, number
+                correction.add_curve(f"agreement.corrected.{name}", of, {t: (mean, number)})
         return correction
 
     def raters(self, questions: Sequence[Question], graded: pa.Table, temperature: float) -> Raters:

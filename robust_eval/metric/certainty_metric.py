@@ -23,7 +23,7 @@ from robust_eval.answer import (
     temperatures_of,
 )
 from robust_eval.error import UserError
-from robust_eval.metric.label_correction import add_corrected_curve, corrected_spec
+from robust_eval.metric.label_correction import corrected_shares, corrected_spec
 from robust_eval.metric.metric_spec import DETAIL, MetricSpec, count_spec, share_spec
 from robust_eval.metric.score import (
     Correction,
@@ -174,15 +174,9 @@ class AnswerCertainty(Metric):
             place = list(rows(graded, "question_id", "temperature"))
             nonempty = {key for key, is_answer in zip(place, has_answer, strict=True) if is_answer}
             counted = has_answer | np.array([key not in nonempty for key in place])
-        add_corrected_curve(
-            correction,
-            "certainty.corrected.error_rate",
-            ERROR_RATE.name,
-            questions,
-            graded,
-            errors=True,
-            judged=np.where(counted, verdicts(graded), np.nan),
-        )
+        judged = np.where(counted, verdicts(graded), np.nan)
+        error_rates = corrected_shares(questions, graded, errors=True, judged=judged)
+        correction.add_curve("certainty.corrected.error_rate", ERROR_RATE.name, error_rates)
         return correction
 
 

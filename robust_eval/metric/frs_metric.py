@@ -25,7 +25,7 @@ from robust_eval.metric.frs_tables import (
     type_shares,
 )
 from robust_eval.metric.greedy import greedy_verdicts
-from robust_eval.metric.label_correction import add_corrected_curve, corrected_spec, units
+from robust_eval.metric.label_correction import corrected_shares, corrected_spec, units
 from robust_eval.metric.metric_spec import MetricSpec, point
 from robust_eval.metric.score import (
     HUMAN_LABEL,
@@ -250,7 +250,7 @@ class FactualRobustness(Metric):
             return correction
         ids = [question.id for question in questions]
         graded = measured.graded
-        add_corrected_curve(correction, "accuracy_corrected", ACCURACY.name, questions, graded)
+        correction.add_curve("accuracy_corrected", ACCURACY.name, corrected_shares(questions, graded))
         entropy = self.initial_entropy(ids, measured.baseline)
         estimates = self._corrected_breaks(questions, measured, entropy, seed)
         labels = int(np.count_nonzero(~np.isnan(graded[HUMAN_LABEL].to_numpy())))

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from robust_eval.answer import has_greedy, rows
-from robust_eval.metric.label_correction import add_corrected_mean, corrected_spec
+from robust_eval.metric.label_correction import corrected_shares, corrected_spec
 from robust_eval.metric.metric_spec import RUN, MetricSpec, share_spec
 from robust_eval.metric.score import Correction, Score, grid, question_groups, verdicts
 from robust_eval.question import LETTERS, Question
@@ -108,5 +108,5 @@ def dominant_letter(questions: Sequence[Question], baseline: pa.Table) -> Domina
 def greedy_correction(questions: Sequence[Question], baseline: pa.Table) -> Correction:
     """Return :func:`greedy_accuracy` corrected by labels; ``baseline`` has the columns of the labels."""
     correction = Correction(specs=[corrected_spec(_spec(baseline), CORRECTED)])
-    add_corrected_mean(correction, CORRECTED, SPEC.name, questions, baseline)
+    correction.add_mean(CORRECTED, SPEC.name, corrected_shares(questions, baseline))
     return correction

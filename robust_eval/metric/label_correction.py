@@ -8,7 +8,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from robust_eval.answer import ABSTAINED, DEFAULT_TEMPERATURE, has_outcome
-from robust_eval.metric.metric_spec import RUN, MetricSpec, point, share_spec
+from robust_eval.metric.metric_spec import RUN, MetricSpec, share_spec
 from robust_eval.metric.score import (
     HUMAN_ABSTENTION,
     HUMAN_LABEL,
@@ -22,6 +22,7 @@ from robust_eval.metric.score import (
 )
 from robust_eval.question import Question
 from robust_eval.stats.correction import corrected_curve, corrected_mean
+from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import Floats
 
 NAME = "corrected"
@@ -61,26 +62,23 @@ def corrected_spec(spec: MetricSpec, name: str) -> MetricSpec:
     )
 
 
-def add_corrected_curve(
-    correction: Correction,
-    name: str,
-    of: str,
+def corrected_shares(
     questions: Sequence[Question],
     graded: pa.Table,
     errors: bool = False,
     judged: Floats | None = None,
     label: str = HUMAN_LABEL,
-) -> None:
-    """Add to ``correction`` the mean over questions of the share of right answers, or of ``errors``, by temperature.
+) -> dict[float, tuple[Estimate, int]]:
+    """Return by temperature the corrected mean over questions of the share of right answers, or of ``errors``, and the
+    number of its labels.
 
     ``judged`` (N,) is 1 or 0 for each of the ``graded`` answers, NaN for those that do not count; by default the
-    verdicts. ``label`` is the column with the human labels of the same property. The metric is called ``name`` and
-    corrects the curve ``of``.
+    verdicts. ``label`` is the column with the human labels of the same property.
     """
     judged = verdicts(graded) if judged is None else judged
     table, judged = graded.filter(pa.array(~np.isnan(judged))), judged[~np.isnan(judged)]
     if not table.num_rows:
-        return
+        return {}
     people = table[label].to_numpy()
     if errors:
         judged, people = 1 - judged, 1 - people
@@ -95,29 +93,8 @@ def add_corrected_curve(
         weights=table[HUMAN_LABEL_WEIGHT].to_numpy(),
         counts=_shares(reply_weights(table), row, levels),
     )
-    correction.curves[name] = {(DEFAULT_TEMPERATURE if math.isinf(t) else t): each for t, each in curve.items()}
-    for t in correction.curves[name]:
-        at_level = levels == (math.inf if math.isnan(t) else t)
-        correction.of[point(name, t)] = point(of, t)
-        correction.labels[point(name, t)] = int(np.count_nonzero(~np.isnan(people[at_level])))
-
-
-def add_corrected_mean(
-    correction: Correction,
-    name: str,
-    of: str,
-    questions: Sequence[Question],
-    graded: pa.Table,
-    errors: bool = False,
-    judged: Floats | None = None,
-    label: str = HUMAN_LABEL,
-) -> None:
-    """Add the mean of answers at one temperature; the arguments are those of :func:`add_corrected_curve`."""
-    of_curve = Correction()
-    add_corrected_curve(of_curve, name, of, questions, graded, errors, judged, label)
-    for estimates in of_curve.curves.values():
-        correction.values[name] = next(iter(estimates.values()))
-        correction.of[name], correction.labels[name] = of, next(iter(of_curve.labels.values()))
+    numbers = {t: int(np.count_nonzero(~np.isnan(people[levels == t]))) for t in curve}
+    return {(DEFAULT_TEMPERATURE if math.isinf(t) else t): (each, numbers[t]) for t, each in curve.items()}
 
 
 def abstention_rates(questions: Sequence[Question], graded: Iterable[pa.Table]) -> Correction:

@@ -14,7 +14,7 @@ from robust_eval.answer import ABSTAINED, NO_REPLY, at_temperature, filtered, ha
 from robust_eval.metric.certainty_metric import INVALID_LABEL, label_weights, labelled_replies
 from robust_eval.metric.challenge_metric import conversations
 from robust_eval.metric.greedy import greedy_verdicts
-from robust_eval.metric.label_correction import add_corrected_mean, corrected_spec
+from robust_eval.metric.label_correction import corrected_shares, corrected_spec
 from robust_eval.metric.metric_spec import RUN, ComparisonView, MetricSpec, nearest_to_one, share_spec
 from robust_eval.metric.score import (
     HUMAN_ABSTENTION,
@@ -198,13 +198,9 @@ class TrialReliability(Metric):
                 (abstained, masked(unanswerable[row], abstained)),
                 strict=True,
             ):
-                add_corrected_mean(
-                    correction,
-                    *(spec.name, of.name, questions, answers),
-                    errors=of is ANSWERED_UNANSWERABLE,
-                    judged=judged,
-                    label=HUMAN_ABSTENTION,
-                )
+                errors = of is ANSWERED_UNANSWERABLE
+                shares = corrected_shares(questions, answers, errors, judged, label=HUMAN_ABSTENTION)
+                correction.add_mean(spec.name, of.name, shares)
         return correction
 
 

@@ -1,6 +1,6 @@
 """Scores: the input and the output of a metric."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -158,6 +158,17 @@ class Correction:
     labels: dict[str, int] = field(default_factory=dict)
     uncorrected: dict[str, str] = field(default_factory=dict)
     specs: Sequence[MetricSpec] = ()
+
+    def add_curve(self, name: str, of: str, shares: Mapping[float, tuple[Estimate, int]]) -> None:
+        """Add the curve ``name``, which corrects ``of``: by temperature, estimates and their numbers of labels."""
+        for t, (share, number) in shares.items():
+            self.curves.setdefault(name, {})[t] = share
+            self.of[point(name, t)], self.labels[point(name, t)] = point(of, t), number
+
+    def add_mean(self, name: str, of: str, shares: Mapping[float, tuple[Estimate, int]]) -> None:
+        """Add the mean of answers at one temperature."""
+        for share, number in shares.values():
+            self.values[name], self.of[name], self.labels[name] = share, of, number
 
 
 @dataclass(frozen=True)
