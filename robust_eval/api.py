@@ -253,7 +253,7 @@ class LoadedAnswers:
         working = [name for name in SCHEMAS["metric"] if name not in lacking]
         metric_names = list(metrics or working)
         if missing := [name for name in metric_names if name in lacking] or ([] if metric_names else list(lacking)):
-            works = f"metric=[{','.join(working)}] would work" if working else "no metric would work"
+            works = f"choose metric=[{','.join(working)}]" if working else "no metric can score these answers"
             raise UserError(f"{self.model} on {self.task}: {lacking[missing[0]]}; {works}")
         return run(["sampler=recorded"], metric=metric_names, **self._settings(settings))
 
@@ -268,7 +268,7 @@ class LoadedAnswers:
             scored = both.dropna(subset=[SCORE + name])
             same = int(((scored[SCORE + name] >= 0.5) == scored["correct"].astype(bool)).sum())
             sentences_of_scorers.append(
-                f"the log's scorer {printable(name)} and our grader agree on {same:,} of {len(scored):,} answers"
+                f"the log's scorer {printable(name)} and the run's grader agree on {same:,} of {len(scored):,} answers"
             )
         return sentences_of_scorers
 
@@ -463,19 +463,19 @@ def _folder(path: object) -> Path:
 
 def _override(line: object) -> str:
     if not isinstance(line, str):
-        raise UserError(f"overrides are texts such as 'dataset.limit=100', not {line!r}")
+        raise UserError(f"an override must be a string such as 'dataset.limit=100', not {line!r}")
     return line
 
 
 def _as_model_config(model: object) -> ModelConfig:
     if isinstance(model, type):
-        raise UserError(f"model={model.__qualname__} is a class: give an object, {model.__qualname__}(…)")
+        raise UserError(f"model={model.__qualname__} is a class: pass an instance, {model.__qualname__}(…)")
     if ModelConfig in type(model).__mro__:
         return cast(ModelConfig, model)
     if callable(model):
         return FunctionModel(model, getattr(model, "__name__", type(model).__name__))
     raise UserError(
-        "model must be the name of an option, a function from prompts to texts, or an object of a class with the base "
+        "model must be the name of an option, a function from prompts to texts, or an instance of a subclass of "
         f"robust_eval.ModelConfig, not {type(model).__name__}"
     )
 

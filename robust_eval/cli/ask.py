@@ -120,7 +120,7 @@ def _rewritten(
     if not question.rewrites:
         advice = "choose another rewriter.model"
         if not rewriter.asks:
-            advice = "let a model write some (rewriter=llm), or ask a question with recorded ones"
+            advice = "let a model write some (rewriter=llm), or ask a question that has recorded rewrites"
         raise UserError(f"the question has no rewrites: {advice}")
     return question, {row["text"] for row in rewritten.model_rewrites.to_pylist() if row["drifted"]}
 

@@ -49,7 +49,7 @@ def print_plan(plans: Mapping[str, Sequence[Stage]]) -> None:
     if len(plans) > 1:
         for job, plan in plans.items():
             console.print(f"{job}: {in_words(plan)}")
-        console.print(f"together: {in_words(stages)}; requests that several jobs share count once")
+        console.print(f"together: {in_words(stages)}; requests that several jobs share are counted once")
     else:
         console.print(_plan_table(stages, served, bool(workload.cost)))
     if cached := sum(stage.requests - len(stage.missing) for stage in stages):
@@ -68,14 +68,14 @@ def print_plan(plans: Mapping[str, Sequence[Stage]]) -> None:
     elif served:
         max_concurrency = max(each.max_concurrency or 0 for each in terms)
         console.print(
-            f"Time: no rate limit is set; {max_concurrency} concurrent requests of one second each would take "
+            f"Time: no rate limit is set; with {max_concurrency} concurrent requests of one second each, the run takes "
             f"{duration(workload.requests / max_concurrency)}."
         )
     if workload.cost and (sentence := _other_price(workload.cost, terms)):
         console.print(sentence)
     budgets = {budget for each in terms if (budget := each.spending.budget) is not None}
     for budget in sorted(budget for budget in budgets if (workload.cost or 0) > budget):
-        console.print(f"The run stops when it reaches its budget of {budget:,.2f} USD; it can be resumed.")
+        console.print(f"The run stops when it reaches its budget of {budget:,.2f} USD; you can resume it.")
 
 
 def _other_price(cost: float, terms: Sequence[ServiceLimits]) -> str:
@@ -85,7 +85,7 @@ def _other_price(cost: float, terms: Sequence[ServiceLimits]) -> str:
         return ""
     share = shares.pop()
     if not terms[0].batch:
-        batches = "As batches (model.batch=true, if the service supports them)"
+        batches = "With batches (model.batch=true, if the service supports them)"
         return f"{batches}, the run costs at most {cost * share:,.3f} USD."
     return f"Without batches (model.batch=false), the run costs at most {cost / share:,.3f} USD." if share else ""
 

@@ -100,8 +100,8 @@ def _parser() -> argparse.ArgumentParser:
         "words",
         nargs="*",
         metavar="CANDIDATE",
-        help="the same; or KEY=VALUE: settings of a candidate to run on the baseline's questions; early_stop=true "
-        "ends as soon as the verdict is decided; gate.metrics, gate.level and gate.no_reply configure the gate",
+        help="the same; or settings (KEY=VALUE) of a candidate to run on the baseline's questions. early_stop=true "
+        "ends the run as soon as the verdict is decided; gate.metrics, gate.level and gate.no_reply configure the gate",
     )
     add_tracker(parser)
     add_output(parser, "folder for the verdict")
@@ -121,13 +121,13 @@ def _called(words: Sequence[str]) -> Called:
     early_stop = [word for word in words if word.startswith(ends)]
     if early_stop and early_stop != [DECIDED]:
         raise UserError(
-            f"{early_stop[-1]}: a gate accepts only {DECIDED} here; leave it out to ask all questions of the baseline"
+            f"{early_stop[-1]}: a gate accepts only {DECIDED} here; omit it to ask all questions of the baseline"
         )
     if len(candidates) > 1:
         raise UserError(f"one candidate at a time: {', '.join(candidates)}")
     if bool(candidates) == bool(overrides):
         raise UserError(
-            "name a candidate by the folder of a run, its id in MLflow or the name of a baseline, or give its settings "
+            "name the candidate (folder of a run, id in MLflow or name of a baseline), or give its settings "
             "(model=NAME)" + (", but not both" if candidates else "")
         )
     if candidates and early_stop:
@@ -195,8 +195,8 @@ def _measured(call: Called, baseline: MeasuredRun, mlruns: Path, folder: Path) -
     by_answers = {KNOWLEDGE, FIRMNESS} & gate.metrics.keys()
     if call.early and by_answers:
         raise UserError(
-            f"{DECIDED} needs metrics, but {baseline.name} has none for {' and '.join(sorted(by_answers))}: leave it "
-            "out"
+            f"{DECIDED} needs metrics, but {baseline.name} has none for {' and '.join(sorted(by_answers))}: remove "
+            f"{DECIDED}"
         )
     for metric in gate.metrics.keys() - by_answers:
         gate_spec(baseline, metric)

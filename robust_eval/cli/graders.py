@@ -176,7 +176,7 @@ def _print_agreement(records: Sequence[Record], verdicts: Verdicts, show: int) -
         metrics |= {f"{name}: {metric}": value for metric, value in agreement.metrics().items()}
     console.print(table)
     if "references" not in verdicts:
-        console.print("references is left out: at least one question without choices has no incorrect references")
+        console.print("grader=references is left out: a question without choices has no incorrect references")
     if any(record.slice for record in records):
         console.print(*_by_slice(records, verdicts, metrics), sep="\n")
     for name, lines in disagreements(records, verdicts).items():
@@ -289,7 +289,7 @@ def _grade_lines(graded: GradedReply, answers: Sequence[str], choices: Sequence[
         entries["letter" if choices else "normalised form"] = [label]
     if not choices:
         entries["accepted answers"] = [f"{answer} (normalised: {normalize(answer)})" for answer in answers]
-    verdicts = {True: "right", False: "wrong", None: "none: --answers gives no accepted answer"}
+    verdicts = {True: "right", False: "wrong", None: "none: --answers contains no accepted answer"}
     entries["verdict"] = [verdicts[graded.correct]]
     doubt = "yes: the extracted answer and the whole reply disagree on right or wrong; a person or a judge can decide"
     entries["uncertain"] = [doubt if graded.uncertain else "no"]

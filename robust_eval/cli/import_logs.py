@@ -95,7 +95,7 @@ def import_letters() -> None:
         lists = answer_lists(arguments.responses, arguments.choices)
         if len(lists) != len(ids):
             raise UserError(
-                f"{arguments.responses} must have a line for each question: it has {len(lists)} lines, and "
+                f"{arguments.responses} must have a line for each question: it has {len(lists)} lines, but "
                 f"{arguments.questions} has {len(ids)} questions"
             )
         records = [

@@ -95,14 +95,10 @@ def _check_other_models(config: Config, sampler_names: str) -> None:
     judge = config.grader.judge_config
     if config.grader.uses_judge and judge is None:
         raise UserError(
-            "grader=judge needs a model: set grader.model=NAME, an option of the group model, which may be the "
-            "measured one"
+            "grader=judge needs a model: set grader.model to an option of the group model; it may be the measured one"
         )
     if judge is not None and judge.recorded:
-        raise UserError(
-            f"grader.model: model {judge.name} has only recorded answers and cannot give verdicts: choose another "
-            "model, grader.model=…"
-        )
+        raise UserError(f"grader.model: {judge.name} has only recorded answers and cannot judge; choose another model")
 
 
 def leave_out_unchosen(composed: DictConfig) -> list[str]:
@@ -159,8 +155,8 @@ def _check_samplers(config: Config, sampler_names: str) -> None:
     chatting = next((name for name, sampler in config.sampler.items() if sampler.axis in _OF_CONVERSATIONS), None)
     if chatting is not None and not config.model.service_limits().chat:
         raise UserError(
-            f"sampler={chatting} {_OF_CONVERSATIONS[config.sampler[chatting].axis]}, but model {config.model.name} has "
-            "plain prompts: choose a chat model, with model.prompt_style=chat"
+            f"sampler={chatting} {_OF_CONVERSATIONS[config.sampler[chatting].axis]}, but model {config.model.name} "
+            "uses plain prompts: choose a chat model, and set model.prompt_style=chat"
         )
     sampler_of = choose_samplers(config.metric, config.sampler)
     for name, sampler in sampler_of.items():

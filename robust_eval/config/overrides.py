@@ -218,8 +218,8 @@ def _quoted(line: str, key: str, text: str) -> str:
         inside = ", and strings with special characters inside need quotes" if text[0] in "[{" else ""
         quoted = QuotedString(line.partition("=")[2], Quote.double).with_quotes()
         raise UserError(
-            f"{line!r} cannot be read: a value with {text[0]} at its start needs {_CLOSING[text[0]]} at its "
-            f"end{inside}; if it is a single string, write {shlex.quote(f'{key}={quoted}')}"
+            f"{line!r} cannot be read: a value that starts with {text[0]} must end with "
+            f"{_CLOSING[text[0]]}{inside}; if it is a single string, write {shlex.quote(f'{key}={quoted}')}"
         )
     return QuotedString(text, Quote.single).with_quotes()
 

@@ -377,7 +377,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     "no override": (lambda: robust_eval.run(["facts"]), "'facts' is not an override: write KEY=VALUE"),
     "overrides that are no texts": (
         lambda: robust_eval.run([{"seed": 1}]),  # type: ignore[list-item]
-        "overrides are texts such as 'dataset.limit=100', not {'seed': 1}",
+        "an override must be a string such as 'dataset.limit=100', not {'seed': 1}",
     ),
     "one override in place of a list": (
         lambda: robust_eval.run("seed=1"),
@@ -393,11 +393,11 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a number as a model": (
         lambda: robust_eval.run(model=3),  # type: ignore[arg-type]
-        "model must be the name of an option, a function from prompts to texts, or an object of a class with the base ",
+        "model must be the name of an option, a function from prompts to texts, or an instance of a subclass of ",
     ),
     "a class as a model": (
         lambda: robust_eval.run(model=FunctionModel),
-        "model=FunctionModel is a class: give an object, FunctionModel(…)",
+        "model=FunctionModel is a class: pass an instance, FunctionModel(…)",
     ),
     "a model without a name": (
         lambda: robust_eval.run(model=Nameless()),
@@ -409,11 +409,11 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a function for a conversation": (
         lambda: robust_eval.run(["experiment=challenge"], model=_town, dataset=QUESTIONS, tracking="none"),
-        "sampler=challenge continues a conversation, but model _town has plain prompts: choose a chat model",
+        "sampler=challenge continues a conversation, but model _town uses plain prompts: choose a chat model",
     ),
     "a function for thoughts": (
         lambda: robust_eval.run(["experiment=thinking"], model=_town, dataset=QUESTIONS, tracking="none"),
-        "sampler=thinking lets the model reason as in a conversation, but model _town has plain prompts: ",
+        "sampler=thinking lets the model reason as in a conversation, but model _town uses plain prompts: ",
     ),
     "a function with other parameters": (
         lambda: robust_eval.run(model=lambda prompts, t: prompts, dataset=QUESTIONS, **QUICK),

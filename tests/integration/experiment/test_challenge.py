@@ -103,7 +103,7 @@ def test_recorded_answers_give_the_same_and_other_metrics_do_not_read_them(
         configuration(*recorded, "metric=certainty")
     with pytest.raises(UserError, match="metric=challenge needs answers to pushback, turn by turn"):
         configuration("sampler=repetition", "metric=challenge")
-    with pytest.raises(UserError, match=r"has plain prompts: choose a chat model, with model\.prompt_style=chat"):
+    with pytest.raises(UserError, match=r"uses plain prompts: choose a chat model, and set model\.prompt_style=chat"):
         configuration("experiment=challenge", "model.prompt_style=plain")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", ["export", str(folder), "--to", "inspect", "--output", str(tmp_path / "logs")])

@@ -173,8 +173,8 @@ def test_a_plan_is_shown_with_what_is_not_known_of_it(plan: Plan, capsys: pytest
         assert line in shown
     print_plan({"": plan(*priced, "model.budget=0.01")})
     shown = capsys.readouterr().out
-    assert "Time: no rate limit is set; 64 concurrent requests of one second each would take " in shown
-    assert "The run stops when it reaches its budget of 0.01 USD; it can be resumed." in shown
+    assert "Time: no rate limit is set; with 64 concurrent requests of one second each, the run takes " in shown
+    assert "The run stops when it reaches its budget of 0.01 USD; you can resume it." in shown
 
 
 @pytest.mark.parametrize(("overrides", "lines"), cases(__file__, "the_command_line_shows_the_plan_and_leaves_nothing"))

@@ -90,7 +90,7 @@ def test_logs_of_inspect_give_the_figures_of_the_same_answers_to_the_last_digit(
     breaking = theirs.table("frs").set_index("question_id")["breaking_temperature"].to_dict()
     assert breaking["it"] == 1.6  # of 10 epochs the first 4 t are wrong, more than half above 5/4 and at 1.4 five alone
     assert breaking["fr"] == math.inf  # unbroken
-    assert loaded.agreement(theirs) == ["the log's scorer includes and our grader agree on 153 of 153 answers"]
+    assert loaded.agreement(theirs) == ["the log's scorer includes and the run's grader agree on 153 of 153 answers"]
 
 
 def test_a_log_is_a_file_of_recorded_answers(inspect_logs: Path):
@@ -131,7 +131,7 @@ def test_what_is_lacking_is_said_before_anything_is_scored(inspect_logs: Path, m
     with pytest.raises(SystemExit):
         main()
     said = capsys.readouterr().err.replace("\n", " ")
-    assert "metric=[certainty,agreement,uncertainty,reliability,variance] would work" in said
+    assert "choose metric=[certainty,agreement,uncertainty,reliability,variance]" in said
     assert not Path("mlruns/runs").exists()
 
 

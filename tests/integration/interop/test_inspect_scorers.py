@@ -25,7 +25,7 @@ def test_the_error_rate_is_that_of_the_log_s_own_exact_scorer(logs: Path, name: 
     theirs = 1 - loaded.answers[f"score.{scorer}"].mean()
     assert theirs == pytest.approx(1 / 3)
     assert run.metrics.set_index("name")["value"]["certainty.error_rate.t0.7"] == pytest.approx(theirs, abs=1e-12)
-    assert loaded.agreement(run) == [f"the log's scorer {scorer} and our grader agree on 6 of 6 answers"]
+    assert loaded.agreement(run) == [f"the log's scorer {scorer} and the run's grader agree on 6 of 6 answers"]
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if "refused" in case])

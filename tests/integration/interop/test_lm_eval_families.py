@@ -43,7 +43,7 @@ def test_the_error_rate_is_that_of_the_log_s_own_exact_scorer(logs: dict[str, Pa
     theirs = own_error_rate(logs[name], family["metric"])
     assert ours == pytest.approx(theirs, abs=1e-12)
     assert 0 < ours < 1
-    assert f"the log's scorer {family['metric']} and our grader agree on 3 of 3 answers" in loaded.agreement(run)
+    assert f"the log's scorer {family['metric']} and the run's grader agree on 3 of 3 answers" in loaded.agreement(run)
 
 
 @pytest.mark.parametrize("name", REFUSED)
