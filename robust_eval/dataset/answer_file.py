@@ -192,7 +192,7 @@ class AnswerFile:
         """Raise UserError for the first line that is no JSON object with such fields, which Arrow does not name."""
         for where, line, record in json_lines(self.path, object_pairs_hook=_pairs):
             if not isinstance(record, dict):
-                raise UserError(f"{where}: an answer is a JSON object, not {line.strip()[:40]!r}")
+                raise UserError(f"{where}: an answer must be a JSON object, not {line.strip()[:40]!r}")
             for field in fields:
                 value = record.get(field.name)
                 if value is not None and not _is(value, field.type):

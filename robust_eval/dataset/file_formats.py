@@ -264,9 +264,9 @@ def _remedy(problem: csv.Error, first: int, last: int) -> str:
         where = "" if first == last else f"a quote opens here and closes in line {last}, and "
         return f"{where}text follows a closing quote; {_DOUBLE_QUOTES}"
     if "unexpected end" in reason:
-        return f"a quote opens here and does not close; {_DOUBLE_QUOTES}"
+        return f"a quote opens here and is never closed; {_DOUBLE_QUOTES}"
     if "field limit" in reason:
-        return f"a field has more than {csv.field_size_limit():,} characters; its quote may not close"
+        return f"a field has more than {csv.field_size_limit():,} characters; its closing quote may be missing"
     return reason
 
 

@@ -78,7 +78,7 @@ _EXAMPLE = '{"id": "1", "question": "…?", "answers": ["…"]}'
 def _question(line: str, where: str) -> Question:
     record = json_line(line, where)
     if not isinstance(record, dict):
-        raise UserError(f"{where}: a question is a JSON object, not {type(record).__name__}")
+        raise UserError(f"{where}: a question must be a JSON object, not {type(record).__name__}")
     fields_of_question = {entry.name for entry in fields(Question)} - {"text"} | {"question"}
     if unknown := sorted(set(record) - fields_of_question):
         raise UserError(f"{where}: unknown field {unknown[0]!r}; fields are {', '.join(sorted(fields_of_question))}")

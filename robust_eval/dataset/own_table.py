@@ -59,7 +59,7 @@ def cell_texts(cell: Any, separator: str | None) -> list[Any]:
     A blank cell has none. Raises Unusable for an unreadable list, and for a placeholder (:data:`_NO_VALUE`).
     """
     if isinstance(cell, str) and cell.strip() in _NO_VALUE:
-        raise Unusable(NO_VALUE, found=f'{as_found(cell)}; if it is a text, write ["{cell.strip()}"]')
+        raise Unusable(NO_VALUE, found=f'{as_found(cell)}; if it is meant as text, write ["{cell.strip()}"]')
     texts = _texts(cell, separator)
     if not all(isinstance(text, str | int | float | None) for text in texts):
         raise _unreadable(cell)
@@ -123,7 +123,7 @@ class Separators:
                     f"{contain}: add 'dataset.separator={setting}' if it separates {name}, or write each cell as a "
                     'list, ["…"]'
                 )
-            log.warning("%s: each cell counts as one; 'dataset.separator=%s' would split it", contain, setting)
+            log.warning("%s: each cell is read as one value; set 'dataset.separator=%s' to split it", contain, setting)
 
 
 COLUMNS = ("question", "answers", "choices", "correct", "context", "category", "group", "id")

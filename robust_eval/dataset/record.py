@@ -65,7 +65,7 @@ def missing_column(file: Path, column: str, meaning: str, columns: Iterable[Any]
     """Return the error that a file has no column for a ``meaning``; ``setting`` maps meanings to columns."""
     columns = list(columns)
     if not columns:
-        return UserError(f'{file}: a record without named fields; write objects such as {{"{column}": …}}')
+        return UserError(f'{file}: a record has no named fields; write objects such as {{"{column}": …}}')
     return UserError(
         f"{file} has no column {column!r} for {meaning}; its columns are {listed(columns)}: set "
         f"{setting}={{{meaning}: …}}"

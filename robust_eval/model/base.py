@@ -294,7 +294,7 @@ class LanguageModel(Protocol):
         if any(request.signs for request in requests):
             raise UserError(
                 f"sampler.structured=true: {self.description()['name']} cannot restrict replies to letters, as some "
-                "servers can: leave it out"
+                "servers can: remove it"
             )
         if any(request.enumeration or request.min_logprobs for request in requests):
             raise UserError(

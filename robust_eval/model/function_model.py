@@ -81,7 +81,7 @@ class FunctionCalls(LanguageModel):
         temperatures = sorted({t for request in requests for t in request.temperatures})
         if len(temperatures) > 1:
             raise UserError(
-                f"the function {self._config.name} has no parameter 'temperature', and the sampler requests several "
+                f"the function {self._config.name} has no parameter 'temperature', but the sampler requests several "
                 f"({', '.join(f'{t:g}' for t in temperatures)}): add the parameter, or set one temperature"
             )
         if not self._has_warned:

@@ -26,7 +26,7 @@ def fault(
     infinity, or the -9999 of some services, is that of an impossible token.
     """
     if not chosen or not top:
-        return f"no log-probabilities, and {needed} per token are needed" if needed else None
+        return f"no log-probabilities, but {needed} per token are needed" if needed else None
     for value in array("f", chosen):
         if not value <= HIGHEST:
             return f"a log-probability of {value:g}, which must be at most 0"
@@ -40,7 +40,7 @@ def fault(
         if total > MAX_TOTAL:
             return f"log-probabilities of a token whose probabilities sum to {total:.3f}, more than 1"
         if len(largest) < needed and not (whole_is_enough and is_whole(largest)):
-            return f"{len(largest)} log-probabilities of a token, and {needed} are needed"
+            return f"{len(largest)} log-probabilities of a token, but {needed} are needed"
         if not total:
             return "log-probabilities that exclude every token"
     return None

@@ -120,7 +120,7 @@ class RecordedModel(ModelConfig):
 
     def load(self) -> LanguageModel:
         """See ModelConfig."""
-        raise UserError(f"model {self.name} has only recorded answers: set sampler=recorded, or another model")
+        raise UserError(f"model {self.name} has only recorded answers: set sampler=recorded, or choose another model")
 
 
 @dataclass

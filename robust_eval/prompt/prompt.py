@@ -142,7 +142,7 @@ def refuse_exemplars(questions: Sequence[Question], prompts: str = FEW_SHOT, kin
     template_names = dict.fromkeys(kind or question.scenario for question in questions)
     exemplars_of = {template_name: _exemplars(templates, template_name) for template_name in template_names}
     setting = "rewriter.prompts" if kind == REWRITING else "sampler.prompts"
-    remedy = f"remove the question, or set {setting} to another file of exemplars, or to {ZERO_SHOT} without any"
+    remedy = f"remove the question, or set {setting} to another file of exemplars, or to {ZERO_SHOT}, which has none"
     for question in questions:
         texts, contexts = exemplars_of[kind or question.scenario]
         for wording in (question.text, *question.rewrites):

@@ -92,9 +92,9 @@ def read_templates(path: str) -> Templates:
         ) from problem
     names = f"system, {', '.join(_NEEDS)}, {CHALLENGES}"
     if not isinstance(read, dict):
-        raise UserError(f"the prompt file {path} must map names to templates; the names are {names}")
+        raise UserError(f"the prompt file {path} must map names to templates; valid names are {names}")
     if unknown := sorted({str(name) for name in read} - {"system", CHALLENGES, *_NEEDS}):
-        raise UserError(f"the prompt file {path} has an unknown name {unknown[0]!r}; the names are {names}")
+        raise UserError(f"the prompt file {path} has an unknown name {unknown[0]!r}; valid names are {names}")
     system = read.pop("system", "")
     if not isinstance(system, str):
         raise UserError(f"the prompt file {path}: system must be a text, not {system!r}")
@@ -112,7 +112,7 @@ def _challenges(read: Any, where: str) -> dict[str, tuple[str, ...]]:
             if not isinstance(text, str) or not text.strip():
                 raise UserError(f"{where}, {kind}: a sentence must be text, not {text!r}")
             if not fields_of(text, where) <= {"answer", "alternative"}:
-                raise UserError(f"{where}, {kind}: the placeholders are {{answer}} and {{alternative}}, not {text!r}")
+                raise UserError(f"{where}, {kind}: placeholders must be {{answer}} or {{alternative}}, not {text!r}")
     return {kind: tuple(texts) for kind, texts in read.items()}
 
 
@@ -120,7 +120,7 @@ def _template(read: Any, kind: str, path: str) -> Template:
     where = f"the prompt file {path}, {kind}"
     template = read.get("template") if isinstance(read, dict) and read.keys() <= {"template", "exemplars"} else None
     if not isinstance(template, str):
-        raise UserError(f"{where} must have a 'template' and may have 'exemplars'")
+        raise UserError(f"{where} must have a 'template', and optionally 'exemplars'")
     placeholders = fields_of(template, where)
     if placeholders not in _NEEDS[kind]:
         expected = ", or ".join(" and ".join(f"{{{name}}}" for name in sorted(needs)) for needs in _NEEDS[kind])

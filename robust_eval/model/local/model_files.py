@@ -80,8 +80,8 @@ def no_model(path: str) -> str:
     if files := [name for name in names if name.endswith(".gguf")]:
         return f"the folder {path} contains GGUF files: set the path of one, for example {folder / files[0]}"
     return (
-        f"the folder {path} contains no model: {contents}, and a model has config.json, weights (*.safetensors) and a "
-        "tokenizer (tokenizer.json)"
+        f"the folder {path} contains no model: {contents}, but a model needs config.json, weights (*.safetensors) and "
+        "a tokenizer (tokenizer.json)"
     )
 
 

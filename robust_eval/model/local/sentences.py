@@ -151,7 +151,7 @@ def inference_model(path: str) -> Inference:
     if len(entailment_labels) != 1 or len(labels) < 2:
         raise UserError(
             f"cross-encoder {path} cannot classify entailment: its labels are {', '.join(labels.values()) or 'none'}, "
-            f"and one must be {ENTAILMENT} (id2label of its config.json)"
+            f"but one must be {ENTAILMENT} (id2label of its config.json)"
         )
     log.info("entailment model %s", path)
     return Inference(model, entailment_labels[0])

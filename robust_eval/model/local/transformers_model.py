@@ -72,7 +72,7 @@ class TransformersModel(LanguageModel):
             )
         if self._thinks and any(request.enumeration for request in requests):
             raise UserError(
-                f"model {self.config.name} reasons before it answers (model.thinking_budget), and sampler=exact needs "
+                f"model {self.config.name} reasons before it answers (model.thinking_budget), but sampler=exact needs "
                 "answers without reasoning: choose sampler=temperature_sweep, or set model.thinking_budget=0"
             )
 
@@ -216,8 +216,8 @@ class TransformersModel(LanguageModel):
             yield replies
             return
         if len(block) == 1:
-            reason = f"model {self.config.name}: out of memory with the answers to one question: {problem}"
-            raise UserError(f"{reason}; request fewer, or use a device with more memory")
+            reason = f"model {self.config.name}: out of memory with the answers to one question: {problem.rstrip('.')}"
+            raise UserError(f"{reason}; request fewer answers, or use a device with more memory")
         self._max_answers = max(1, sum(request.answers for _, request in block) // 2)
         log.warning("out of memory with %d prompts together; continuing with half as many at a time", len(block))
         for half in (block[: len(block) // 2], block[len(block) // 2 :]):

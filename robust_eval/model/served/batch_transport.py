@@ -97,7 +97,7 @@ class BatchTransport:
         except BaseException:
             if in_progress := [sent for sent in self._in_flight if sent.batch is not None]:
                 log.warning(
-                    "%s at %s: rerun the command to collect the answers, or with cancel_batches=true to cancel",
+                    "%s at %s: rerun the command to collect the answers, or add cancel_batches=true to cancel",
                     _in_words(in_progress),
                     self.settings.server,
                 )
@@ -114,7 +114,7 @@ class BatchTransport:
             if batch is not None and not batch.ended:
                 batch = self._until_answered(lambda service, batch=batch: service.cancel(batch.id))  # type: ignore[misc]
                 cancelled.append(
-                    f"batch {batch.id}: {batch.status}, {batch.done:,} of {batch.total:,} requests were done"
+                    f"batch {batch.id}: {batch.status}, {batch.done:,} of {batch.total:,} requests completed"
                 )
         return cancelled
 

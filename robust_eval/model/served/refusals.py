@@ -20,20 +20,20 @@ def refusal(settings: ServiceSettings, can: Capabilities, requests: Sequence[Req
     if temperatures and (supported.default_only or (temperatures[0] == 0 and not supported.greedy)):
         fault = "ignores the temperature" if can.ignores_temperature else "accepts no temperature"
         return (
-            f"model {settings.model} {fault if supported.default_only else 'does not accept temperature 0'}, and the "
+            f"model {settings.model} {fault if supported.default_only else 'does not accept temperature 0'}, but the "
             f"sampler requests {temperatures[0]:g}: choose sampler=repetition or sampler=perturbation, which leave the "
             "temperature to the model"
         )
     if temperatures and temperatures[-1] > supported.highest:
         within = [f"{t:g}" for t in temperatures if 0 < t <= supported.highest]
         return (
-            f"{settings.server} accepts temperatures up to {supported.highest:g}, and the sampler requests "
+            f"{settings.server} accepts temperatures up to {supported.highest:g}, but the sampler requests "
             f"{temperatures[-1]:g}: set sampler.temperatures=[{','.join(within)}]"
         )
     if can.structured == UNSUPPORTED and any(request.signs for request in requests):
         return (
             f"sampler.structured=true: {settings.server} restricts replies neither by a grammar nor by "
-            "response_format with a JSON schema: leave it out"
+            "response_format with a JSON schema: remove it"
         )
     if reason := _one_reply(settings, can, requests):
         return reason
@@ -47,7 +47,7 @@ def refusal(settings: ServiceSettings, can: Capabilities, requests: Sequence[Req
         )
     if exact and not can.top_logprobs:
         return (
-            f"{settings.server} returns no log-probabilities, and sampler=exact needs them: choose "
+            f"{settings.server} returns no log-probabilities, but sampler=exact needs them: choose "
             "sampler=temperature_sweep"
         )
     if needed > can.top_logprobs and not can.whole_vocabulary:
@@ -58,7 +58,7 @@ def refusal(settings: ServiceSettings, can: Capabilities, requests: Sequence[Req
             else "choose metric=certainty or metric=agreement, which need none"
         )
         return (
-            f"{settings.server} returns {can.top_logprobs} log-probabilities per token, and metric.frs.k={needed} "
+            f"{settings.server} returns {can.top_logprobs} log-probabilities per token, but metric.frs.k={needed} "
             f"needs {needed}: {alternative}"
         )
     return None
@@ -80,8 +80,8 @@ def _one_reply(settings: ServiceSettings, can: Capabilities, requests: Sequence[
         several = max(request.trials for request, _ in draws) > 1
         if several or any(len(request.temperatures) > 1 for request, _ in draws):
             return (
-                "model.deterministic=true declares that all replies to a prompt are equal, and the sampler requests "
-                f"several {'replies' if several else 'temperatures'}, with which every fact would seem unbroken: "
+                "model.deterministic=true declares that all replies to a prompt are equal, but the sampler requests "
+                f"several {'replies' if several else 'temperatures'}, so every fact would seem unbroken: "
                 "choose experiment=multiqa, which requests one reply to each wording, or remove model.deterministic if "
                 "the server samples"
             )
@@ -100,9 +100,9 @@ def unfaithful(settings: ServiceSettings, can: Capabilities) -> Iterator[str]:
     """Yield warnings of unfaithful sampling, with the consequence, unless the settings account for it."""
     if can.ignores_temperature and settings.takes_temperature is not False:
         yield (
-            f"{settings.server} ignores the temperature: its replies at 0 and {can.highest_temperature:g} are alike. "
+            f"{settings.server} ignores the temperature: its replies at 0 and {can.highest_temperature:g} are equal. "
             "Requests leave the temperature to the model (set model.takes_temperature=false to confirm this), which "
-            "sampler=repetition and sampler=perturbation support; a sweep needs a server with a temperature"
+            "sampler=repetition and sampler=perturbation support; a sweep needs a server that applies it"
         )
     if can.capped and not (settings.highest_temperature or math.inf) <= can.highest_temperature:
         yield (
@@ -112,16 +112,16 @@ def unfaithful(settings: ServiceSettings, can: Capabilities) -> Iterator[str]:
         )
     if can.copies:
         yield (
-            f"{settings.server} answers a request for several replies (n) with copies of one: each reply takes a "
-            "request of its own"
+            f"{settings.server} answers a request for several replies (n) with copies of one: the run sends one "
+            "request for each reply"
         )
 
 
 def repeats_itself(settings: ServiceSettings, temperature: float) -> str:
     """Return the message that replies are equal too often for independent draws, with a remedy."""
     return (
-        f"{settings.server} repeats itself: its replies at temperature {temperature:g} are equal so often that, given "
-        f"their log-probabilities, independent draws would agree as often in fewer than one in a billion runs: "
+        f"{settings.server} repeats itself: its replies at temperature {temperature:g} agree so often that "
+        "independent draws with these log-probabilities would do so in fewer than one in a billion runs; "
         f"{REMEDY}, and set another store.folder, because this one contains its replies"
     )
 
@@ -129,7 +129,7 @@ def repeats_itself(settings: ServiceSettings, temperature: float) -> str:
 def draws_otherwise(settings: ServiceSettings, temperature: float, drawn_at: float) -> str:
     """Return the message that replies are drawn as if at another temperature, with a remedy."""
     return (
-        f"{settings.server} draws at temperature {temperature:g} as if at about {drawn_at:g}, by its "
-        "log-probabilities. It caps or ignores the temperature, or silently truncates the distribution: set "
+        f"according to its log-probabilities, {settings.server} draws at temperature {temperature:g} as if at about "
+        f"{drawn_at:g}. It caps or ignores the temperature, or silently truncates the distribution: set "
         f"model.{f'highest_temperature={drawn_at:g}' if drawn_at < temperature else 'takes_temperature=false'}"
     )

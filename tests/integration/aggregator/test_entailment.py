@@ -89,7 +89,7 @@ def test_an_answer_joins_the_first_cluster_whose_head_it_entails_and_is_entailed
 def test_a_model_that_knows_no_entailment_is_refused(tmp_path: Path):
     folder = named(save_tiny_cross_encoder(tmp_path / "other", labels=3), "LABEL_0", "LABEL_1", "LABEL_2")
     with pytest.raises(
-        UserError, match="cannot classify entailment: its labels are LABEL_0, LABEL_1, LABEL_2, and one must"
+        UserError, match="cannot classify entailment: its labels are LABEL_0, LABEL_1, LABEL_2, but one must"
     ):
         entailed(folder, [("a", "b")])
     with pytest.raises(UserError, match="cannot rank answers"):

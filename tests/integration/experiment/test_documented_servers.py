@@ -56,5 +56,5 @@ def test_letters_come_as_a_service_restricts_them_or_are_refused(server: Scripte
         ask(server.url, tmp_path / "run", *LETTERS)
     assert str(refused.value) == (
         f"sampler.structured=true: {server.url} restricts replies neither by a grammar nor by response_format with a "
-        "JSON schema: leave it out"
+        "JSON schema: remove it"
     )

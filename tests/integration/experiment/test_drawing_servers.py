@@ -69,7 +69,7 @@ def test_a_server_that_is_said_to_give_one_reply_is_asked_each_wording_once_and_
     for number, overrides in enumerate(([*FRS, *GRID], [*CERTAIN, "dataset.limit=3"])):
         reason = refused(server, tmp_path / f"refused{number}", *overrides, *own)
         assert reason.startswith(
-            "model.deterministic=true declares that all replies to a prompt are equal, and the sampler "
+            "model.deterministic=true declares that all replies to a prompt are equal, but the sampler "
         )
         assert "every fact would seem unbroken" in reason
     with scripted_server(server, honest=False) as scripted:
@@ -97,7 +97,7 @@ def test_a_server_that_ignores_the_temperature_is_refused_a_sweep_and_asked_at_i
     assert "has only its own" in reason
     assert "experiment=certainty" in reason
     (spoken,) = said(caplog)
-    assert "ignores the temperature: its replies at 0 and 2 are alike" in spoken
+    assert "ignores the temperature: its replies at 0 and 2 are equal" in spoken
     assert "model.takes_temperature=false" in spoken
     with scripted_server(server, honest=False) as scripted:
         result = ask(scripted.url, tmp_path / "own", *CERTAIN, "dataset.limit=3", "sampler.repetition.trials=4")
@@ -118,13 +118,14 @@ def test_a_server_that_copies_one_reply_is_asked_for_one_at_a_time(tmp_path: Pat
     assert not any("n" in body for body in scripted.bodies if asked_of(body))
     (spoken,) = said(caplog)
     assert (
-        "answers a request for several replies (n) with copies of one: each reply takes a request of its own" in spoken
+        "answers a request for several replies (n) with copies of one: the run sends one request for each reply"
+        in spoken
     )
     assert in_report(result) == []
 
 
 def test_replies_that_are_equal_against_their_log_probabilities_stop_the_run(tmp_path: Path):
-    with pytest.raises(UserError, match="repeats itself: its replies at temperature 2 are equal so often") as problem:
+    with pytest.raises(UserError, match="repeats itself: its replies at temperature 2 agree so often") as problem:
         ran(DrawingServer(shows=True, caches_facts=True, sure=3), tmp_path / "run")
     assert "turn off greedy decoding and response caching" in str(problem.value)
 

@@ -72,7 +72,7 @@ def test_what_is_broken_is_named_with_its_place(tmp_path):
     assert deep.startswith(f"{lines}, line 2: broken JSON (nested too deep")
     for text in ("x" * 200_000, '"' + "x\n" * 100_000):
         assert refusal(table, "a\n1\n" + text) == (
-            f"{table}, line 3: a field has more than 131,072 characters; its quote may not close"
+            f"{table}, line 3: a field has more than 131,072 characters; its closing quote may be missing"
         )
     assert refusal(tmp_path / "r.parquet", "no Parquet").startswith(f"{tmp_path / 'r.parquet'} cannot be read: Parquet")
     for kind in ("csv", "json", "parquet"):

@@ -51,13 +51,13 @@ def test_what_servers_send_is_believed(chosen: list[float] | None, top: list[lis
         ([-0.7], [[*TEN[:-1], math.nan]], 10, "a log-probability of nan, which must be at most 0"),
         ([-0.7, -1.0], [TEN, [math.nan]], 10, "a log-probability of nan, which must be at most 0"),
         ([-0.7], [[-0.1] * 10], 10, "log-probabilities of a token whose probabilities sum to 9.048, more than 1"),
-        ([-0.7], [TEN[:3]], 10, "3 log-probabilities of a token, and 10 are needed"),
-        ([-0.7, -0.1], [TEN, TEN[:3]], 10, "3 log-probabilities of a token, and 10 are needed"),
-        ([-0.7], [[]], 10, "0 log-probabilities of a token, and 10 are needed"),
+        ([-0.7], [TEN[:3]], 10, "3 log-probabilities of a token, but 10 are needed"),
+        ([-0.7, -0.1], [TEN, TEN[:3]], 10, "3 log-probabilities of a token, but 10 are needed"),
+        ([-0.7], [[]], 10, "0 log-probabilities of a token, but 10 are needed"),
         ([-0.7], [[-math.inf] * 10], 10, "log-probabilities that exclude every token"),
         ([-0.7], [[-9999.0] * 10], 0, "log-probabilities that exclude every token"),
-        (None, None, 10, "no log-probabilities, and 10 per token are needed"),
-        ([], [], 10, "no log-probabilities, and 10 per token are needed"),
+        (None, None, 10, "no log-probabilities, but 10 per token are needed"),
+        ([], [], 10, "no log-probabilities, but 10 per token are needed"),
     ],
 )
 def test_what_cannot_be_is_said(chosen: list[float] | None, top: list[list[float]] | None, needed: int, said: str):
@@ -65,7 +65,7 @@ def test_what_cannot_be_is_said(chosen: list[float] | None, top: list[list[float
 
 
 def test_a_small_vocabulary_is_not_enough_of_a_server_that_has_more():
-    assert fault([-0.7], [TWO], 1, 10, whole_is_enough=False) == "2 log-probabilities of a token, and 10 are needed"
+    assert fault([-0.7], [TWO], 1, 10, whole_is_enough=False) == "2 log-probabilities of a token, but 10 are needed"
 
 
 ANY = st.floats(width=32) | st.floats(-50, 1.5e-3) | st.sampled_from([-9999.0, -0.0, 1e-3, 0.00101])

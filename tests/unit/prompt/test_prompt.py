@@ -125,7 +125,8 @@ def test_a_prompt_without_exemplars_is_the_question_alone():
 
 
 REMEDY = (
-    "remove the question, or set sampler.prompts to another file of exemplars, or to builtin:zero_shot.yaml without any"
+    "remove the question, or set sampler.prompts to another file of exemplars, or to builtin:zero_shot.yaml, which has "
+    "none"
 )
 
 

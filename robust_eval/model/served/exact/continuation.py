@@ -24,7 +24,7 @@ from robust_eval.model.served.transport.service import (
 from robust_eval.model.served.transport.token_logprobs import Position, TopKToken
 from robust_eval.prompt.prompt import Prompt
 
-NO_LOGPROBS = "the server sent no log-probabilities, and sampler=exact needs them"
+NO_LOGPROBS = "the server sent no log-probabilities, but sampler=exact needs them"
 IDS, TEXT, MESSAGE = "token ids", "text", "the message of the assistant"
 MAX_DISTANCE = 0.05
 """Maximum total variation between two distributions of one position: half precision changes the numbers each time."""
@@ -194,7 +194,7 @@ def whole_positions(positions: Sequence[Position], tokens: int) -> list[Position
 def no_continuation(server: str, reason: str) -> str:
     """Return the message that a server cannot continue an answer, with alternatives."""
     return (
-        f"{server} does not continue a partial answer as it continues its own ({reason}), and sampler=exact needs that "
+        f"{server} does not continue a partial answer as it continues its own ({reason}), but sampler=exact needs that "
         "for free text: choose sampler=temperature_sweep, or model.prompt_style=plain with a server that accepts token "
         "ids (llama.cpp, vLLM)"
     )
@@ -220,7 +220,7 @@ async def find_continuation(ask: Ask, settings: LogprobSettings, prompt: Prompt)
     reasons = []
     for method in (IDS, MESSAGE if settings.chat else TEXT):
         if method == IDS and any(position.chosen.id is None for position in plain_positions):
-            reasons.append(f"{method}: the log-probabilities have none")
+            reasons.append(f"{method}: the server returns none")
             continue
         continuation = Continuation(method, settings)
         try:

@@ -359,8 +359,8 @@ def test_one_question_that_is_too_large_stops_the_run_in_one_sentence(folder: Pa
     with pytest.raises(UserError) as problem:
         list(answered(load(folder, prompt_style="plain"), [free_request("a"), free_request("b")]))
     assert str(problem.value) == (
-        "model tiny: out of memory with the answers to one question: CUDA out of memory. Tried to allocate 2.00 GiB.; "
-        "request fewer, or use a device with more memory"
+        "model tiny: out of memory with the answers to one question: CUDA out of memory. Tried to allocate 2.00 GiB; "
+        "request fewer answers, or use a device with more memory"
     )
 
 

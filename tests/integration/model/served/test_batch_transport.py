@@ -201,7 +201,7 @@ def test_an_interrupt_leaves_the_batch_running_and_says_how_to_go_on_or_cancel_i
     with interrupted(monkeypatch):
         ask(config(server), store, questions(10))
     assert caplog.messages[-1] == (
-        f"batch batch_0 is in progress at {server.url}: rerun the command to collect the answers, or with "
+        f"batch batch_0 is in progress at {server.url}: rerun the command to collect the answers, or add "
         "cancel_batches=true to cancel"
     )
     assert server.calls["cancel"] == 0
@@ -216,7 +216,7 @@ def test_what_is_under_way_is_cancelled_and_asked_again_as_far_as_it_did_not_com
         ask(config(server), store, requests)
     with store.open() as entries:
         model = StoredModel(config(server), Local(), entries, Stopwatch())
-        said = ["batch batch_0: cancelling, 0 of 40 requests were done"]
+        said = ["batch batch_0: cancelling, 0 of 40 requests completed"]
         assert model.cancelled(model.missing(requests), entries) == said
         assert model.cancelled(questions(3, seed=5), entries) == []
     assert told(ask(config(server), store, requests)) == expected
@@ -243,7 +243,7 @@ def test_a_command_cancels_what_its_run_has_sent_and_a_plan_has_both_prices(
         run_experiment(tmp_path / "run", *checked.overrides)
     capsys.readouterr()
     cancel_batches(checked, False)
-    assert capsys.readouterr().out == "batch batch_0: cancelling, 0 of 3 requests were done\n"
+    assert capsys.readouterr().out == "batch batch_0: cancelling, 0 of 3 requests completed\n"
     assert server.calls["cancel"] == 1
 
 

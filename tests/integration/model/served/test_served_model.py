@@ -581,11 +581,11 @@ LIES: dict[str, tuple[Callable[[Body], Any], str]] = {
     "above certain": (with_tokens(lambda token: token.update(logprob=3.0)), "a log-probability of 3, "),
     "three of ten": (
         with_tokens(lambda token: token.update(top_logprobs=token["top_logprobs"][:3])),
-        "3 log-probabilities of a token, and 10 are needed",
+        "3 log-probabilities of a token, but 10 are needed",
     ),
     "no log-probabilities": (
         lambda reply: changed_choice(reply, logprobs=None),
-        "no log-probabilities, and 10 per token are needed",
+        "no log-probabilities, but 10 per token are needed",
     ),
     "a text": (with_tokens(lambda token: token.update(logprob="-0.5")), "no completion: "),
     "too much": (lambda reply: reply | {"padding": " " * 2**20}, "a response of more than 1 MB"),
@@ -724,7 +724,7 @@ REFUSED: dict[str, tuple[Request, dict[str, Any], str]] = {
     "exact": (
         EXACT,
         {"top_logprobs": 0},
-        f"{SERVER} returns no log-probabilities, and sampler=exact needs them: choose sampler=temperature_sweep",
+        f"{SERVER} returns no log-probabilities, but sampler=exact needs them: choose sampler=temperature_sweep",
     ),
     "parts of answers": (
         question(0, stop_on_match=True),
@@ -734,13 +734,13 @@ REFUSED: dict[str, tuple[Request, dict[str, Any], str]] = {
     "too hot": (
         question(0, temperatures=(0.5, 1.0, 1.5)),
         {"highest_temperature": 1.0},
-        f"{SERVER} accepts temperatures up to 1, and the sampler requests 1.5: set sampler.temperatures=[0.5,1]",
+        f"{SERVER} accepts temperatures up to 1, but the sampler requests 1.5: set sampler.temperatures=[0.5,1]",
     ),
     "few log-probabilities": (
         GREEDY,
         {"top_logprobs": 5},
         (
-            f"{SERVER} returns 5 log-probabilities per token, and metric.frs.k=10 needs 10: set metric.frs.k=5 (the "
+            f"{SERVER} returns 5 log-probabilities per token, but metric.frs.k=10 needs 10: set metric.frs.k=5 (the "
             "entropy of the 5 most probable tokens, as a share of its maximum)"
         ),
     ),
@@ -748,7 +748,7 @@ REFUSED: dict[str, tuple[Request, dict[str, Any], str]] = {
         GREEDY,
         {"top_logprobs": 0},
         (
-            f"{SERVER} returns 0 log-probabilities per token, and metric.frs.k=10 needs 10: choose metric=certainty or "
+            f"{SERVER} returns 0 log-probabilities per token, but metric.frs.k=10 needs 10: choose metric=certainty or "
             "metric=agreement, which need none"
         ),
     ),
@@ -937,10 +937,10 @@ def test_a_server_that_refuses_to_say_what_it_can_do_is_a_sentence_without_the_k
     [
         (
             "three of ten",
-            "returns 3 log-probabilities per token, and metric.frs.k=10 needs 10: set metric.frs.k=3",
+            "returns 3 log-probabilities per token, but metric.frs.k=10 needs 10: set metric.frs.k=3",
         ),
-        ("above certain", "returns 0 log-probabilities per token, and metric.frs.k=10 needs 10: choose metric="),
-        ("no log-probabilities", "returns 0 log-probabilities per token, and metric.frs.k=10 needs 10: choose metric="),
+        ("above certain", "returns 0 log-probabilities per token, but metric.frs.k=10 needs 10: choose metric="),
+        ("no log-probabilities", "returns 0 log-probabilities per token, but metric.frs.k=10 needs 10: choose metric="),
     ],
 )
 def test_a_server_that_lies_is_refused_before_the_run_and_asked_again_when_it_does_no_more(

@@ -137,7 +137,7 @@ def test_a_server_that_does_not_go_on_as_it_answers_is_refused_with_what_would_w
     [
         ({"batch": True}, CAN, "model.batch=false"),
         ({"reasoning_effort": "low"}, CAN, "remove model.thinking_token_budget"),
-        ({}, replace(CAN, top_logprobs=0), "returns no log-probabilities, and sampler=exact needs them"),
+        ({}, replace(CAN, top_logprobs=0), "returns no log-probabilities, but sampler=exact needs them"),
         ({}, replace(CAN, tempered_logprobs=True), "--logprobs-mode raw_logprobs"),
     ],
 )
