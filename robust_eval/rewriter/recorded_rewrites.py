@@ -113,9 +113,9 @@ def _by_id(original_questions: Sequence[_SquadQuestion], rewritten: Sequence[_Sq
         same = [question for question in questions[rewrite.id] if question.context == rewrite.context]
         if not same:
             problem = "has another context" if questions[rewrite.id] else "is missing"
-            return [], f"question {number} has the id {rewrite.id}, which {problem} there"
+            return [], f"question {number} has the id {rewrite.id}, which {problem} in the other file"
         if same[0].answers and rewrite.answers and not same[0].answers & rewrite.answers:
-            return [], f"question {number} has the id {rewrite.id}, which has different answers there"
+            return [], f"question {number} has the id {rewrite.id}, which has different answers in the other file"
         pairs.append((same[0], rewrite))
     return pairs, ""
 
@@ -126,16 +126,16 @@ def _by_order(original_questions: Sequence[_SquadQuestion], rewritten: Sequence[
     Without answers, order counts only if a context has one question: those of a paragraph may be in any order.
     """
     if len(original_questions) != len(rewritten):
-        return [], f"it has {len(rewritten):,} questions, and the other file {len(original_questions):,}"
+        return [], f"it has {len(rewritten):,} questions, but the other file has {len(original_questions):,}"
     pairs = list(zip(original_questions, rewritten, strict=True))
     on_context = Counter(question.context for question in original_questions)
     for number, (question, rewrite) in enumerate(pairs, start=1):
         if question.context != rewrite.context:
-            return [], f"questions {number} have different contexts"
+            return [], f"the questions at position {number} have different contexts"
         if question.answers != rewrite.answers and question.answers and rewrite.answers:
-            return [], f"questions {number} have different answers"
+            return [], f"the questions at position {number} have different answers"
         if not (question.answers and rewrite.answers) and on_context[question.context] > 1:
-            return [], f"questions {number} share their context with others, and lack answers that distinguish them"
+            return [], f"the questions at position {number} share their context with others, without distinct answers"
     return pairs, ""
 
 
@@ -172,7 +172,7 @@ def _read(path: Path) -> dict[str, tuple[str, ...]]:
         question_id, rewrites = fields.get("id"), fields.get("rewrites")
         texts: list[Any] = rewrites if isinstance(rewrites, list) else [None]
         if not isinstance(question_id, str) or not all(isinstance(text, str) and text.strip() for text in texts):
-            raise UserError(f'{where}: expected {{"id": "…", "rewrites": ["…", …]}} with texts that are not empty')
+            raise UserError(f'{where}: expected {{"id": "…", "rewrites": ["…", …]}} with non-empty texts')
         if question_id in by_id:
             raise UserError(f"{where}: id {question_id!r} occurs twice")
         by_id[question_id] = tuple(texts)

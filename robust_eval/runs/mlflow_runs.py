@@ -47,7 +47,7 @@ class TrackedRuns:
             children = f"tags.`{PARENT}` = '{run_id}' and {_FINISHED}"
             runs = [self._read(client, child) for child in _search(client, run.info.experiment_id, children)]
         if not runs:
-            raise UserError(f"the sweep {run_id} has no run that has finished")
+            raise UserError(f"the sweep {run_id} has no finished run")
         return runs
 
     def fetched(self, run_id: str) -> Path:

@@ -100,7 +100,7 @@ def _warn_once(folder: Path, problem: OSError) -> None:
     if not _warned:
         reason = os.strerror(problem.errno) if problem.errno else problem
         log.warning(
-            "%s cannot be written (%s), so each run repeats the work; XDG_CACHE_HOME sets another folder",
+            "%s cannot be written (%s), so each run repeats the work; set XDG_CACHE_HOME to another folder",
             folder,
             reason,
         )

@@ -212,8 +212,8 @@ class Sampler(Conditions):
             return ()
         if not question.choices:
             raise UserError(
-                f"sampler.structured=true restricts replies to the letters of choices, and question {question.id} has "
-                "none: leave it out, or choose a data set with choices only, such as dataset=physics"
+                f"sampler.structured=true restricts replies to the letters of choices, but question {question.id} has "
+                "none: remove it, or choose a data set with choices only, such as dataset=physics"
             )
         return shown_signs(len(question.choices), arrangement)
 
@@ -231,8 +231,8 @@ class Sampler(Conditions):
         """Return the sampler, called ``name`` in messages, for a model; UserError if the model does not support it."""
         if self.structured and not remote:
             raise UserError(
-                f"sampler.{name}.structured=true restricts the replies of a server, and model {model} is a local "
-                "model: sampler=exact gives the probabilities of its letters"
+                f"sampler.{name}.structured=true applies only to servers, but model {model} is local: choose "
+                "sampler=exact, which computes the probabilities of its letters"
             )
         return self
 
@@ -257,9 +257,9 @@ def clip_to_supported(name: str, sampler: Sampler, supported: Temperatures, mode
     if supported.default_only:
         if sampler.axis == "temperature":
             raise UserError(
-                f"sampler={name} needs several temperatures, and {model} has only its own: breaking temperatures and "
-                "FRS cannot be measured; choose experiment=certainty (repeated answers), experiment=multiqa (several "
-                "wordings), or experiment=profile (every perturbation that the model allows)"
+                f"sampler={name} needs several temperatures, but {model} has only its own, so breaking temperatures "
+                "and FRS cannot be measured: choose experiment=certainty (repeated answers), experiment=multiqa "
+                "(several wordings), or experiment=profile (every perturbation that the model allows)"
             )
         log.warning(
             "%s has no temperature parameter: sampler=%s ignores the temperatures %s and uses the model's own "
@@ -276,7 +276,7 @@ def clip_to_supported(name: str, sampler: Sampler, supported: Temperatures, mode
             f"sampler.{name}.temperatures={beyond} exceeds the limit of {model}, {supported.highest:g}: set "
             f"sampler.{name}.temperatures=[{supported.highest:g}]"
         )
-    censored = "; a fact that is unbroken at the last is censored there" if sampler.axis == "temperature" else ""
+    censored = "; a fact that is unbroken at the limit is censored there" if sampler.axis == "temperature" else ""
     log.warning(
         "%s supports temperatures up to %g: sampler=%s leaves out %s%s",
         *(model, supported.highest, name, beyond, censored),

@@ -39,9 +39,7 @@ class Exact(KnownFacts):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.structured:
-            raise ValueError(
-                "structured=true is for drawn replies: sampler=exact computes the probability of each letter"
-            )
+            raise ValueError("structured must be false, because sampler=exact computes the probability of each letter")
         if self.nodes < 1:
             raise ValueError(f"nodes must be at least 1, not {self.nodes}")
         if not 0 <= self.precision < 0.5:

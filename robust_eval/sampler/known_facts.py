@@ -88,15 +88,19 @@ class KnownFacts(Sampler):
                 longer += bool(correct)
         if not known_ids:
             cases = "; ".join(f"{texts[question_id]!r} → {text!r}" for question_id, text in wrong[:3])
-            reason = f"for example {cases}" if wrong else f"all had less than min_confidence={self.min_confidence:g}"
+            reason = (
+                f"for example {cases}"
+                if wrong
+                else f"all have a confidence below min_confidence={self.min_confidence:g}"
+            )
             raise NothingKeptError(
-                f"none of the {len(questions)} questions asked was kept (selection={self.selection}): {reason}; "
+                f"none of the {len(questions)} questions passes sampler.selection={self.selection}: {reason}; "
                 "try a larger model, easier questions, or sampler.selection=contains"
             )
         if longer >= len(known_ids) > 0:
             log.warning(
-                "%d right answers contain more than an accepted answer, and sampler.selection=%s keeps only %d others: "
-                "sampler.selection=contains keeps all, which suits models that answer in sentences",
+                "%d right answers contain more than an accepted answer; sampler.selection=%s keeps only the %d others. "
+                "For a model that answers in sentences, set sampler.selection=contains, which keeps all",
                 *(longer, self.selection, len(known_ids)),
             )
         return self.taken([question for question in questions if question.id in known_ids], seed)

@@ -69,7 +69,7 @@ class RecordedAnswers:
         if unknown := [name for name in self.columns if name not in COLUMNS]:
             raise ValueError(f"columns must be among {', '.join(COLUMNS)}, not {unknown[0]}")
         if len(set(self.columns.values())) < len(self.columns):
-            raise ValueError(f"columns must name each column of the file once, not as in {self.columns}")
+            raise ValueError(f"columns must name each column of the file only once, not {self.columns}")
         if self.temperature is not None and not (0 < self.temperature < math.inf or math.isnan(self.temperature)):
             raise ValueError(f"temperature must be above 0, not {self.temperature:g}")
         if self.selection not in SELECTIONS:
@@ -84,7 +84,7 @@ class RecordedAnswers:
         logprobs = self._baseline()["top_logprobs"]
         if top_logprobs and logprobs.null_count == len(logprobs):
             raise UserError(
-                f"metric={metric} needs a greedy answer (temperature 0) with top_logprobs to each fact, and "
+                f"metric={metric} needs a greedy answer (temperature 0) with top_logprobs to each fact, but "
                 f"{self.file} has none: add them, or choose another metric"
             )
 
@@ -176,7 +176,7 @@ class RecordedAnswers:
         table = _read(self.file, tuple(sorted(self.columns.items())), self.temperature, stamp)
         if self.selection != "none" and not pc.any(pc.equal(table[SAMPLER], GREEDY)).as_py():
             raise UserError(
-                f"sampler.recorded.selection={self.selection} needs answers at temperature 0, and {self.file} has "
+                f"sampler.recorded.selection={self.selection} needs answers at temperature 0, but {self.file} has "
                 "none: choose selection=none"
             )
         return table
@@ -236,8 +236,8 @@ def _read(
     baseline = pc.equal(table[SAMPLER], GREEDY).to_numpy(zero_copy_only=False)
     if baseline.all():
         raise UserError(
-            f"{file} contains only baseline answers (temperature 0, or sampler {GREEDY}): add others; only those are "
-            "scored"
+            f"{file} contains only baseline answers (temperature 0, or sampler {GREEDY}), which are not scored: add "
+            "others"
         )
     first = np.zeros(len(baseline), dtype=bool)
     first[np.unique(groups(baseline, table["question_id"]), return_index=True)[1]] = True
@@ -245,6 +245,7 @@ def _read(
     if other.any():
         raise source.refuse(
             int(np.argmax(other)),
-            f"a question has one baseline answer (temperature 0, or sampler {GREEDY}; rewrite 0): remove the others",
+            f"a question must have only one baseline answer (temperature 0, or sampler {GREEDY}; rewrite 0): remove "
+            "the others",
         )
     return table

@@ -197,7 +197,7 @@ class Thinking(KnownFacts):
             raise UserError(
                 f"sampler=thinking cannot grade the answers to question {question.id} while it enumerates them: it "
                 f"needs accepted answers, and {prefix_grader_settings(grader)}; "
-                "sampler.thinking.answers=10 draws answers instead"
+                "or set sampler.thinking.answers=10 to draw answers"
             )
         grid = tuple(sorted({*self.temperatures, 1.0}))
         return replace(

@@ -45,8 +45,8 @@ GONE = "the process of the run was killed"
 LONG = 60.0
 """Seconds after which system metrics of a run are recorded, in a local store."""
 _INCOMPLETE = (
-    "tracking: this run is incomplete in %s, and complete in its folder; repeat the command when the server is back: "
-    "this records the run from the store"
+    "tracking: this run is incomplete in %s, but complete in its folder; repeat the command when the server is back, "
+    "to record the run from the store"
 )
 
 

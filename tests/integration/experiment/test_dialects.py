@@ -103,9 +103,9 @@ def test_without_a_temperature_a_fact_cannot_be_seen_to_break(name: str, tmp_pat
     with scripted_server(DIALECTS[name]) as server, pytest.raises(UserError) as said:
         ask(server.url, tmp_path / "run", "dataset.limit=3")
     assert str(said.value) == (
-        "sampler=temperature_sweep needs several temperatures, and m has only its own: breaking temperatures and FRS "
-        "cannot be measured; choose experiment=certainty (repeated answers), experiment=multiqa (several wordings), or "
-        "experiment=profile (every perturbation that the model allows)"
+        "sampler=temperature_sweep needs several temperatures, but m has only its own, so breaking temperatures and "
+        "FRS cannot be measured: choose experiment=certainty (repeated answers), experiment=multiqa (several "
+        "wordings), or experiment=profile (every perturbation that the model allows)"
     )
     assert not (tmp_path / "run").exists()
 
@@ -174,7 +174,7 @@ def test_a_range_of_temperatures_that_ends_at_one_censors_facts_there(tmp_path: 
     assert result.summary()["frs.unbroken_share"] > 0
     assert (
         "m supports temperatures up to 1: sampler=temperature_sweep leaves out 1.2, 1.4, 1.6, 1.8, 2; a fact that is "
-        "unbroken at the last is censored there"
+        "unbroken at the limit is censored there"
     ) in caplog.messages
 
 

@@ -55,8 +55,8 @@ def test_questions_without_choices_are_refused(tmp_path: Path):
             ask(server.url, tmp_path / "run", STRUCTURED, "dataset=facts")
         assert not any(map(asks, server.bodies))
     assert str(refused.value) == (
-        "sampler.structured=true restricts replies to the letters of choices, and question facts-001 has none: leave "
-        "it out, or choose a data set with choices only, such as dataset=physics"
+        "sampler.structured=true restricts replies to the letters of choices, but question facts-001 has none: "
+        "remove it, or choose a data set with choices only, such as dataset=physics"
     )
 
 
@@ -64,7 +64,6 @@ def test_a_model_that_is_loaded_here_is_refused(tmp_path: Path):
     with pytest.raises(UserError) as refused:
         run_experiment(tmp_path, "experiment=certainty", STRUCTURED, "tracking=none", f"paths.mlruns={tmp_path}")
     assert str(refused.value) == (
-        "sampler.repetition.structured=true restricts the replies of a server, and model smollm2-135m is a local "
-        "model: "
-        "sampler=exact gives the probabilities of its letters"
+        "sampler.repetition.structured=true applies only to servers, but model smollm2-135m is local: choose "
+        "sampler=exact, which computes the probabilities of its letters"
     )

@@ -293,8 +293,8 @@ def test_a_server_that_goes_away_stops_no_run(
     went_away, make_up = said(caplog)
     assert went_away.startswith("tracking: the server is unreachable: ")
     assert make_up == (
-        f"tracking: this run is incomplete in {uri}, and complete in its folder; repeat the command when the server is "
-        "back: this records the run from the store"
+        f"tracking: this run is incomplete in {uri}, but complete in its folder; repeat the command when the server is "
+        "back, to record the run from the store"
     )
     for never_there in (tracking.run("run", tmp_path), tracking.sweep("sweep", tmp_path, tmp_path / "sweep")):
         caplog.clear()

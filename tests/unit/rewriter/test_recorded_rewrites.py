@@ -217,23 +217,23 @@ def test_paraphrases_with_ids_of_other_questions_are_paired_by_order_if_their_an
     [
         (
             paragraphs("What", back=True, ids=100),
-            "question 1 has the id id104, which is missing there",
-            "questions 1 have different answers",
+            "question 1 has the id id104, which is missing in the other file",
+            "the questions at position 1 have different answers",
         ),
         (
             paragraphs("What", back=True, ids=5),
-            "question 1 has the id id9, which has another context there",
-            "questions 1 have different answers",
+            "question 1 has the id id9, which has another context in the other file",
+            "the questions at position 1 have different answers",
         ),
         (
             paragraphs("What", ids=1, answers=False),
-            "question 5 has the id id5, which has another context there",
-            "questions 1 share their context with others, and lack answers that distinguish them",
+            "question 5 has the id id5, which has another context in the other file",
+            "the questions at position 1 share their context with others, without distinct answers",
         ),
         (
             squad(("6", "Emma?", "Austen.")),
-            "question 1 has the id 6, which is missing there",
-            "it has 1 questions, and the other file 40",
+            "question 1 has the id 6, which is missing in the other file",
+            "it has 1 questions, but the other file has 40",
         ),
     ],
 )

@@ -35,7 +35,7 @@ def unwritable(tmp_path: Path) -> Path:
 
 
 def without(folder: Path, reason: str) -> str:
-    again = "so each run repeats the work; XDG_CACHE_HOME sets another folder"
+    again = "so each run repeats the work; set XDG_CACHE_HOME to another folder"
     return f"{folder} cannot be written ({reason}), {again}"
 
 

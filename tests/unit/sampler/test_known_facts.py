@@ -67,8 +67,8 @@ SENTENCES = graded(
             SENTENCES,
             {},
             (
-                "2 right answers contain more than an accepted answer, and sampler.selection=exact_match keeps only 2 "
-                "others: sampler.selection=contains keeps all, which suits models that answer in sentences"
+                "2 right answers contain more than an accepted answer; sampler.selection=exact_match keeps only the 2 "
+                "others. For a model that answers in sentences, set sampler.selection=contains, which keeps all"
             ),
         ),
         (SENTENCES, {"selection": "contains"}, ""),
@@ -103,7 +103,9 @@ def test_questions_that_have_no_right_answer_are_candidates_only_where_nothing_i
 
 def test_only_questions_that_are_left_are_chosen_and_shown():
     assert [q.id for q in KnownFacts().select(QUESTIONS[3:], BASELINE, seed=0)] == ["q3", "q5"]
-    with pytest.raises(UserError, match=r"none of the 1 questions asked was kept .*: for example 'Question 2"):
+    with pytest.raises(
+        UserError, match=r"none of the 1 questions passes sampler\.selection=.*: for example 'Question 2"
+    ):
         KnownFacts().select(QUESTIONS[2:3], BASELINE, seed=0)
 
 
@@ -129,4 +131,4 @@ def test_a_run_that_keeps_nothing_for_lack_of_confidence_says_so():
     right = graded(("q0", "yes", True, True, 0.5))
     with pytest.raises(UserError) as problem:
         KnownFacts(min_confidence=0.9).select(QUESTIONS[:1], right, seed=0)
-    assert "all had less than min_confidence=0.9" in str(problem.value)
+    assert "all have a confidence below min_confidence=0.9" in str(problem.value)

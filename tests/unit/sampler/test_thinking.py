@@ -59,7 +59,9 @@ def test_without_a_number_of_answers_all_are_enumerated_after_each_thought():
     assert request.matcher is not None
     assert (sampler.estimator, sampler.repetitions) == ("exact", float("inf"))
     unknown = Question("q", "Why?")
-    with pytest.raises(UserError, match=r"the answers to question q while .* sampler\.thinking\.answers=10 draws"):
+    with pytest.raises(
+        UserError, match=r"the answers to question q while .* set sampler\.thinking\.answers=10 to draw"
+    ):
         sampler.answer_requests([unknown], answer_table([trace(0, [5], 1) | {"question_id": "q"}]), Grading(), 7)
 
 
