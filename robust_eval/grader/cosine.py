@@ -110,7 +110,7 @@ def _incorrect(question: Question) -> list[str]:
     """Return the incorrect references of a question; UserError if there are none."""
     if not (texts := comparable(question.incorrect)):
         raise UserError(
-            f"grader=references cannot grade question {question.id}: it needs references that are wrong ('incorrect') "
-            "in addition to its accepted answers"
+            f"grader=references cannot grade question {question.id}: it needs wrong references ('incorrect') in "
+            "addition to its accepted answers"
         )
     return texts

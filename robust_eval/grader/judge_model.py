@@ -247,8 +247,7 @@ class JudgeModel(Grader):
         )
         raise OutageError(
             f"the judge {self._model.config.name} gave no verdict on {missing} of its first {number} replies (it wrote "
-            f"{text[:80]!r}): name a model that judges better, grader.model=…, or let it write more, "
-            "grader.max_new_tokens=…"
+            f"{text[:80]!r}): set grader.model to a model that judges better, or raise grader.max_new_tokens"
         )
 
     def _verdicts_on(self, replies: Sequence[FreeReply], stage: str, **variant: Any) -> dict[str, bool | None]:

@@ -145,7 +145,7 @@ def _lettered(match: re.Match[str], choices: int) -> str:
 def _as_shown(question: Question, name: str, arrangement: Arrangement) -> Question:
     if len(arrangement.order) != len(question.choices):
         raise UserError(
-            f"question {question.id} has {len(question.choices)} choices, but an answer to it was given to "
+            f"question {question.id} has {len(question.choices)} choices, but the prompt of an answer had "
             f"{len(arrangement.order)} ({arrangement.tag})"
         )
     arranged = arrangement.of(question)

@@ -70,7 +70,7 @@ def _label(record: Mapping[str, Any], where: str) -> dict[str, Any]:
     label = _first(record, _LABEL, where)
     word = label.strip().lower().removesuffix(".0")
     if word not in _WORDS:
-        raise UserError(f"{where}: a label is right, wrong, abstained or unclear, not {printable(label)[:60]}")
+        raise UserError(f"{where}: a label must be right, wrong, abstained or unclear, not {printable(label)[:60]}")
     row["label"] = _WORDS[word]
     for name, kind in _PLACE.items():
         value = record.get(name)

@@ -138,6 +138,6 @@ class Labelling:
             stratum, size = label["stratum"], label["stratum_size"]
             if label["drawn"] == method and stratum and sizes.get(stratum, size) != size:
                 raise UserError(
-                    f"{self._file} has labels that were drawn before the run was graded anew ({stratum} had {size} "
-                    f"answers, and has {sizes[stratum]}): give the file another name, and use it with labels=FILE"
+                    f"{self._file} has labels that were drawn before the run was regraded ({stratum} had {size} "
+                    f"answers, now {sizes[stratum]}): rename the file, and use it with labels=FILE"
                 )

@@ -86,7 +86,7 @@ def read_records_of_people(file: Path) -> list[Record]:
 def record_of(entry: Any, line: str) -> Record:
     """Return one record; ValueError names its error."""
     if not isinstance(entry, dict):
-        raise ValueError(f"a record is a JSON object, not {type(entry).__name__}")
+        raise ValueError(f"a record must be a JSON object, not {type(entry).__name__}")
     if "human" in entry:
         entry = _of_evouna(entry)
     if unknown := sorted(set(entry) - set(FIELDS)):
@@ -127,9 +127,9 @@ def record_of(entry: Any, line: str) -> Record:
 def _of_evouna(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return a record of EVOUNA with this package's fields; ValueError names a missing or unknown field."""
     if missing := [name for name in EVOUNA_FIELDS if name not in entry]:
-        raise ValueError(f"field {missing[0]!r} is missing; with 'human' a record has {', '.join(EVOUNA_FIELDS)}")
+        raise ValueError(f"field {missing[0]!r} is missing; a record with 'human' must have {', '.join(EVOUNA_FIELDS)}")
     if unknown := sorted(set(entry) - set(EVOUNA_FIELDS)):
-        raise ValueError(f"unknown field {unknown[0]!r}; with 'human' a record has {', '.join(EVOUNA_FIELDS)}")
+        raise ValueError(f"unknown field {unknown[0]!r}; a record with 'human' must have {', '.join(EVOUNA_FIELDS)}")
     return {
         "question": entry["question"],
         "answers": entry["accepted"],

@@ -134,7 +134,9 @@ class PushbackRobustness(Metric):
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
         """Raise UserError unless answers are countable."""
         if math.isinf(repetitions):
-            raise UserError("metric=challenge counts answers, and those of the sampler are enumerated")
+            raise UserError(
+                "metric=challenge counts answers, but the sampler enumerates them: choose sampler=challenge"
+            )
 
     def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:
         """Return the effects of pushback on right and on wrong answers, at each temperature.

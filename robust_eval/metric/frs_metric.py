@@ -75,7 +75,7 @@ CORRECTED = tuple(
 )
 """Specs of the FRS metrics, corrected by labels."""
 NO_LOGPROBS = "the greedy answers have no log-probabilities"
-INSUFFICIENT_LABELS = "labels of right and of wrong answers are needed, and verdicts that tell them apart"
+INSUFFICIENT_LABELS = "labels of right and of wrong answers are needed, and verdicts that distinguish them"
 
 
 class Breaks(NamedTuple):
@@ -106,7 +106,7 @@ class FactualRobustness(Metric):
     d: Any = field(default_factory=lambda: [1, 2, 5, 10, 50])
     """Weights of the entropy: a number or a list of numbers above 0."""
     k: int = 10
-    """Most probable tokens that enter the entropy; also the base of its logarithm."""
+    """Number of most probable tokens in the entropy; also the base of its logarithm."""
     renormalize: bool = True
     """Divide the k probabilities by their sum."""
     include_eos: bool = False
@@ -157,9 +157,9 @@ class FactualRobustness(Metric):
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
         """Raise UserError unless there are answers at two temperatures or more."""
         if len(temperatures) < 2:
-            actual = f"at only one, t = {temperatures[0]:g}" if temperatures else "at none"
+            actual = f"only one, t = {temperatures[0]:g}" if temperatures else "none"
             raise UserError(
-                "metric=frs needs answers at several temperatures to find where a fact breaks, and the sampler asks "
+                "metric=frs needs answers at several temperatures to find where a fact breaks, but the sampler has "
                 f"{actual}: choose sampler=temperature_sweep with at least two temperatures above 0"
             )
 
@@ -342,7 +342,7 @@ class FactualRobustness(Metric):
             tokens = top_logprobs if self.include_eos else top_logprobs[:answer_tokens]
             if any(len(token) < self.k and not is_whole(token) for token in tokens):
                 raise UserError(
-                    f"metric.frs.k={self.k} needs {self.k} log-probabilities per token, and the answer to question "
+                    f"metric.frs.k={self.k} needs {self.k} log-probabilities per token, but the answer to question "
                     f"{question_id} has {min(map(len, tokens))}: choose a smaller k"
                 )
             if tokens:

@@ -348,5 +348,5 @@ def from_json(entries: Any) -> list[MetricSpec]:
 def _values(entry: Any, of: type[MetricSpec] | type[ComparisonView]) -> dict[str, Any]:
     """Return the fields of a spec from JSON."""
     if not isinstance(entry, dict):
-        raise TypeError(f"a metric spec is an object, not {type(entry).__name__}")
+        raise TypeError(f"a metric spec must be an object, not {type(entry).__name__}")
     return {field.name: entry[field.name] for field in fields(of) if field.name in entry}

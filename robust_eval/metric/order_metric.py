@@ -77,9 +77,7 @@ class ChoiceOrder(Metric):
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
         """Raise UserError unless answers are countable."""
         if math.isinf(repetitions):
-            raise UserError(
-                "metric=order counts answers, and those of the sampler are enumerated: choose sampler=order"
-            )
+            raise UserError("metric=order counts answers, but the sampler enumerates them: choose sampler=order")
 
     def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:
         """Return accuracy by place and by form, the bias of each place, and Cochran's Q over positions, by temperature.

@@ -132,8 +132,8 @@ ANSWERS_UNANSWERABLE: MetricSpec = share_spec(
 """Share of the replies to the questions without an answer that a profile asks besides its facts."""
 _UNDEFINED = count_spec(
     "profile.count.undefined",
-    "facts that lack one of the main methods",
-    left_out="questions lack the value of one of the main methods",
+    "facts without a value from one of the main methods",
+    left_out="questions have no value from one of the main methods",
 )
 SPECS: tuple[MetricSpec, ...] = (
     ROBUST,

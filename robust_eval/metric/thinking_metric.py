@@ -97,11 +97,11 @@ BROKEN_AT = MetricSpec(
     more_is_better=True,
 )
 COUNTS = {
-    "known": count_spec("thinking.count.known", "facts right with a budget or more"),
+    "known": count_spec("thinking.count.known", "facts right with at least one budget"),
     "unknown": count_spec(
         "thinking.count.unknown",
         "facts that no budget makes right",
-        left_out="facts are right with no budget: they have no breaking budget",
+        left_out="facts are wrong with every budget: they have no breaking budget",
     ),
 }
 SPECS: tuple[MetricSpec, ...] = (

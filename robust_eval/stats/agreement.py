@@ -314,7 +314,7 @@ def _with_categories(counts: ArrayLike, categories: ArrayLike) -> tuple[Floats, 
     labels = np.count_nonzero(f, axis=1)
     if np.any(labels > k):
         row = int(np.argmax(labels > k))
-        raise ValueError(f"question {row} was given {labels[row]} labels, more than its {k[row]} categories")
+        raise ValueError(f"question {row} has {labels[row]} labels, more than its {k[row]} categories")
     return f, k, rated
 
 

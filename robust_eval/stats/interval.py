@@ -268,7 +268,7 @@ def degenerate_interval(value: float, number: int, limits: Limits, level: float 
     """
     lowest, highest = limits
     if not lowest - ROUNDING <= value <= highest + ROUNDING:
-        raise ValueError(f"value: {value:g} lies outside of its limits, {lowest:g} to {highest:g}")
+        raise ValueError(f"value: {value:g} lies outside its limits, {lowest:g} to {highest:g}")
     if math.isinf(lowest) or math.isinf(highest) or highest - lowest <= ROUNDING:
         return math.nan, math.nan
     at = min(max(value, lowest), highest)

@@ -87,7 +87,7 @@ def _tail(right: ArrayLike, n: ArrayLike, k: int, needed: int) -> Floats:
         raise ValueError(f"k must be a whole number of at least 1, not {k}")
     c, trials = np.asarray(right, dtype=float), np.asarray(n, dtype=float)
     if trials.shape not in ((), c.shape):
-        raise ValueError(f"n must be a number, or hold one for each of right's questions, not {trials.shape}")
+        raise ValueError(f"n must be a number, or contain one for each question of right, not {trials.shape}")
     for name, counts in (("right", c), ("n", trials)):
         if np.any(counts % 1 > 0):
             raise ValueError(f"{name} must contain whole numbers")

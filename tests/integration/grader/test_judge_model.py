@@ -139,8 +139,8 @@ def test_a_judge_that_gives_no_verdict_on_most_of_its_first_replies_stops_the_ru
         judged(tmp_path, 1, *settings(tmp_path, judge, replies))
     assert str(problem.value) == (
         f"the judge judge gave no verdict on {number} of its first {number} replies (it wrote 'I would rather not "
-        "say.\\x1b[31m'): name a model that judges better, grader.model=…, or let it write more, "
-        "grader.max_new_tokens=…"
+        "say.\\x1b[31m'): set grader.model to a model that judges better, or raise "
+        "grader.max_new_tokens"
     )
     assert len(verdict_requests(judge)) == number
 

@@ -67,4 +67,4 @@ def test_a_number_is_a_letter_where_it_is_the_sign_of_a_choice(reply: str, read:
 def test_answers_to_other_choices_than_a_question_has_are_refused():
     with pytest.raises(UserError) as problem:
         JUDGE.grade([METALS], replies(("metals", "A", "choices CABD")))
-    assert str(problem.value) == ("question metals has 3 choices, but an answer to it was given to 4 (choices CABD)")
+    assert str(problem.value) == ("question metals has 3 choices, but the prompt of an answer had 4 (choices CABD)")

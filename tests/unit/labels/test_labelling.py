@@ -90,7 +90,7 @@ def test_two_people_label_the_same_replies_and_their_agreement_is_told(tmp_path:
 
 def test_labels_of_a_run_that_was_graded_anew_are_not_mixed_with_others(tmp_path: Path):
     labelling(tmp_path).label(0, "right")
-    with pytest.raises(UserError, match=r"graded anew \(s, t = 1, right had 50 answers, and has 60\)"):
+    with pytest.raises(UserError, match=r"regraded \(s, t = 1, right had 50 answers, now 60\)"):
         labelling(tmp_path, size=60)
 
 

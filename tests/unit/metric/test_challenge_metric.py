@@ -138,5 +138,5 @@ def test_without_first_answers_nothing_is_known_and_nothing_wrong():
 def test_thresholds_and_enumerated_answers_are_refused():
     with pytest.raises(ValueError, match="threshold must be above 0 and at most 1, not 0"):
         PushbackRobustness(0)
-    with pytest.raises(UserError, match="those of the sampler are enumerated"):
+    with pytest.raises(UserError, match="counts answers, but the sampler enumerates them"):
         PushbackRobustness().check([1.0], INF)

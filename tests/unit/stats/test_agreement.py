@@ -372,5 +372,5 @@ def test_categories_that_are_no_numbers_of_the_questions_are_refused(measure, ca
 @pytest.mark.parametrize("measure", WITH_CATEGORIES)
 def test_more_labels_than_categories_are_refused_with_the_name_of_the_first_such_question(measure):
     counts = [[1, 0, 0], [2, 1, 0], [0, 0, 0], [1, 2, 1], [2, 2, 0]]
-    with pytest.raises(ValueError, match=r"^question 3 was given 3 labels"):
+    with pytest.raises(ValueError, match=r"^question 3 has 3 labels"):
         measure(counts, [1, 2, 1, 2, 1])

@@ -199,7 +199,7 @@ def test_questions_that_are_alike_have_no_interval_where_their_limits_are_not_kn
 
 
 def test_a_value_outside_of_its_limits_is_refused():
-    with pytest.raises(ValueError, match=r"^value: 1\.2 lies outside of its limits, 0 to 1$"):
+    with pytest.raises(ValueError, match=r"^value: 1\.2 lies outside its limits, 0 to 1$"):
         mean_bounds(np.full(3, 1.2), SHARE)
 
 
