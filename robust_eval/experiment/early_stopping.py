@@ -54,11 +54,11 @@ def refuse_early_stopping(file: RecordedAnswers, metrics: Mapping[str, Metric]) 
     for name, rule in file.early_stopping.items():
         thresholds, reasons = _thresholds_and_reasons(metrics, file.conditions(), name)
         if reasons or thresholds != [rule.threshold]:
-            reason = "; ".join(reasons) or f"metric.frs.threshold={thresholds[0]:g} needs others"
+            reason = "; ".join(reasons) or f"metric.frs.threshold={thresholds[0]:g} needs other answers"
             raise UserError(
-                f"{file.file}: {reason}, and {name} sampled with sampler.early_stop=true only what breaking "
+                f"{file.file}: {reason}, but with sampler.early_stop=true {name} sampled only what breaking "
                 f"temperatures at metric.frs.threshold={rule.threshold:g} need: repeat the run with "
-                "sampler.early_stop=false, which requests only the rest"
+                "sampler.early_stop=false, which requests only the missing answers"
             )
 
 
@@ -89,7 +89,7 @@ def expected_share(identity: Mapping[str, Any]) -> tuple[float, str]:
     except ValueError:  # a missing or damaged file of the cache
         share = math.nan
     if not 0 <= share <= 1:
-        return DEFAULT_SHARE, "half, as there is no earlier run of this model"
+        return DEFAULT_SHARE, "half, because there is no earlier run of this model"
     return share, f"{number(share, '.0%')}, as in the last such run of this model"
 
 

@@ -316,7 +316,7 @@ def in_words(stages: Sequence[Stage]) -> str:
     bound = "at most " if any(stage.is_upper_bound for stage in stages) else ""
     cost = "" if whole.cost is None else f", a cost of at most {whole.cost:,.2f} USD"
     reasoning = f" ({whole.reasoning_tokens:,} of them for reasoning)" if whole.reasoning_tokens else ""
-    time = f", {duration(whole.seconds)} at least" if whole.seconds else ""
+    time = f", at least {duration(whole.seconds)}" if whole.seconds else ""
     return (
         f"{bound}{whole.answers:,} answers in {whole.requests:,} requests, about "
         f"{whole.prompt_tokens:,} prompt tokens, "

@@ -229,7 +229,7 @@ class GateScheduler(QuestionScheduler):
         verdicts = [
             f"{each.name} {each.difference:+.3f} ({each.low:+.3f} to {each.high:+.3f}) {each.outcome}"
             if each.n
-            else f"{each.name} unknown, as no fact is known to both"
+            else f"{each.name} unknown (no fact is known to both)"
             for each in self._verdicts(scores)
         ]
         return f"gate: {len(self.order):,} of {len(self.order) + len(self.left):,} questions: {', '.join(verdicts)}"

@@ -94,7 +94,7 @@ def _other_temperatures(baseline: MeasuredRun, candidate: MeasuredRun) -> str:
         if was != now:
             was, now = ("the model's own" if each == "own" else each for each in (was, now))
             return (
-                f"the temperature of the candidate's answers is {now}, and the baseline's was {was}; measure both at "
+                f"the temperature of the candidate's answers is {now}, but the baseline's was {was}; measure both at "
                 "their default (model.takes_temperature=false)"
             )
     return ""

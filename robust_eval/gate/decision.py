@@ -217,7 +217,7 @@ def differences(
             label = knowledge_label(baseline, candidate)
         metrics.append(Differences(name, label, margin, *values, groups, sign, looks, largest))
     if not metrics:
-        raise UserError(f"gate.metrics names firmness alone. {no_firmness(baseline, candidate)}")
+        raise UserError(f"gate.metrics names only firmness. {no_firmness(baseline, candidate)}")
     return metrics
 
 
@@ -234,7 +234,7 @@ def gate_spec(run: MeasuredRun, metric: str) -> MetricSpec:
     if np.nanmin(values, initial=0) < 0 or np.nanmax(values, initial=0) > 1:
         raise UserError(
             f"gate.metrics names {metric}, whose values by question do not all lie between 0 and 1, which the interval "
-            "of a gate needs: leave it out, and compare the runs (robust-eval compare)"
+            "of a gate needs: remove it, and compare the runs (robust-eval compare)"
         )
     return spec
 
@@ -369,12 +369,12 @@ def sentence(judged: MetricVerdict) -> str:
         same = ", though no fact differs" if judged.unchanged else ""
         return f"{summary}: undecided{same}: {few} are too few for a PASS, which needs {MIN_UNITS}."
     if math.isinf(judged.needed) or judged.more == 0:
-        return f"{summary}: too close to the margin to decide; a wider margin or many more facts would settle it."
+        return f"{summary}: too close to the margin to decide; set a wider margin, or ask many more questions."
     more = f"about {judged.more:,.0f} more"
     if judged.unchanged:
-        return f"{summary}: undecided; no fact differs, but with so few facts this margin needs {more}."
-    needed = f"with the observed differences this margin needs {more} facts"
-    return f"{summary}: undecided; {needed}: gate on the new ones only."
+        return f"{summary}: undecided; no fact differs, but this margin needs {more} facts."
+    needed = f"with the observed differences, this margin needs {more} facts"
+    return f"{summary}: undecided; {needed}. Run the next gate on the new facts only."
 
 
 def _missing_answers(run: MeasuredRun, max_share: float) -> str:

@@ -170,7 +170,7 @@ def shared_questions(baseline: MeasuredRun, keys: Mapping[tuple[str, str], str],
         if baseline.keys[question] != keys[question]:
             raise UserError(
                 f"{name} cannot be gated against {baseline.name}: the key of question {question[0]} is "
-                f"{_key_text(keys[question])} and was {_key_text(baseline.keys[question])}"
+                f"{_key_text(keys[question])}, but was {_key_text(baseline.keys[question])}"
             )
     return shared
 
@@ -181,8 +181,8 @@ def refuse_other_settings(baseline: MeasuredRun, other: Mapping[str, Any], name:
     for setting in sorted({*_compared(one), *_compared(other)}):
         if one.get(setting) != other.get(setting):
             raise UserError(
-                f"{name} cannot be gated against {baseline.name}: {setting} is {_setting_text(other, setting)} and was "
-                f"{_setting_text(one, setting)}; measure both with the same value"
+                f"{name} cannot be gated against {baseline.name}: {setting} is {_setting_text(other, setting)}, but "
+                f"was {_setting_text(one, setting)}; measure both with the same value"
             )
 
 

@@ -94,9 +94,9 @@ def _less_firm(baseline: MeasuredRun, candidate: MeasuredRun, facts: dict[str, F
         for place, name in enumerate(comparable)
         if adjusted[place] <= RATE
     ]
-    how = "swapped within trials of one seed" if paired else "of both runs mixed"
+    how = "swapped within trials of one seed" if paired else "pooled over both runs"
     return less_firm, (
-        f"By permutation of whole trials ({how}), with a false discovery rate of at most {RATE:.0%} "
+        f"Tested by permutation of whole trials ({how}), with a false discovery rate of at most {RATE:.0%} "
         f"(Benjamini-Hochberg) among {len(comparable):,} facts."
     )
 

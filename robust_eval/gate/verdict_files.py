@@ -25,8 +25,8 @@ FIGURE = "margins"
 MAX_LISTED = 50
 """Single facts of a kind in Markdown and the page; verdict.json has all."""
 READING = (
-    "The difference of each metric with its interval, and the zone beyond its margin; to the right is better. A metric "
-    "passes if it has enough facts and its interval is outside the zone."
+    "The difference of each metric with its interval, and the zone beyond its margin; further right is better. A "
+    "metric passes if it has enough facts and its interval is outside the zone."
 )
 DECIDE_NOTHING = "The list of individual facts does not affect the verdict."
 _NO_FACTS = SingleFacts([], [], [], "")
@@ -222,7 +222,7 @@ def tables(report: Report) -> list[Table]:
 
 def fact_tables(report: Report) -> list[Table]:
     """Return the single facts that changed as tables for people."""
-    names = {"forgotten": "Forgotten facts", "found": "Found facts", "less firm": "Facts less firm"}
+    names = {"forgotten": "Forgotten facts", "found": "Found facts", "less firm": "Less firm facts"}
     text_tables = []
     for kind, facts in _facts_by_kind(report).items():
         columns = ["question", "baseline", "candidate", *(["why"] if kind == "less firm" else [])]

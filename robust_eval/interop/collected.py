@@ -114,8 +114,9 @@ def collect(files: Sequence[Path]) -> list[Collected]:
     for file in files:
         if (harness := harness_of(file)) is None:
             raise UserError(
-                f"{file} is not a known log: .eval and JSON of inspect_ai, samples_*.jsonl of lm-eval, requests "
-                "and outputs of OpenAI batches (.jsonl), scenario_state.json of HELM, Every Eval Ever (.json, .jsonl)"
+                f"{file} is not a supported log: name .eval or JSON of inspect_ai, samples_*.jsonl of lm-eval, "
+                "requests and outputs of OpenAI batches (.jsonl), scenario_state.json of HELM, or Every Eval Ever "
+                "(.json, .jsonl)"
             )
         logs[harness].append(file)
     requests, outputs = logs["batch_request"], logs["batch_output"]

@@ -114,7 +114,7 @@ def write_every_eval_ever(answers: FinishedAnswers, folder: Path) -> list[Path]:
     if answers.enumerated:
         raise UserError(
             "the answers of this run are enumerated with their probabilities, which Every Eval Ever cannot store: "
-            "export the run --to inspect or --to csv"
+            "export it with --to inspect or --to csv"
         )
     developer, _, name = answers.model.rpartition("/")
     model = f"{_file_name(developer) if developer else 'unknown'}/{_file_name(name)}"

@@ -71,10 +71,10 @@ def read_inspect(file: Path) -> Iterator[LoggedAnswer]:
     for where, raw in _samples(file, header.eval.dataset.sample_ids or (), ZstdError):
         try:
             if not isinstance(raw, dict):
-                raise ValueError(f"a sample is an object, not {type(raw).__name__}")
+                raise ValueError(f"a sample must be an object, not {type(raw).__name__}")
             sample = EvalSample.model_validate({name: value for name, value in raw.items() if name not in _UNUSED})
         except (*_BROKEN, RecursionError) as problem:
-            raise UserError(f"{where}: no sample of inspect_ai: {reason(problem)}") from problem
+            raise UserError(f"{where}: not a sample of inspect_ai: {reason(problem)}") from problem
         temperature = temperature_of(_last_temperature(raw, config.temperature), where)
         for name, score in (sample.scores or {}).items():
             is_model = name.rpartition("/")[2].startswith("model_graded") or "grading" in (score.metadata or {})
@@ -128,7 +128,7 @@ def _samples(file: Path, ids: Sequence[Any], zstd_error: type[Exception]) -> Ite
             except UserError:
                 raise
             except (*_BROKEN, zipfile.BadZipFile, zlib.error, zstd_error) as problem:
-                raise UserError(f"{where}: it cannot be read: {reason(problem)}") from problem
+                raise UserError(f"{where} cannot be read: {reason(problem)}") from problem
 
 
 def _last_temperature(raw: Mapping[str, Any], default: float | None) -> Any:

@@ -196,9 +196,9 @@ class SettledEarly(EarlyStopping):
             elif self.settle:
                 verdict = settled(right, wrong, max(self.epochs - len(values), 0), self.threshold)
                 if each == sample_id:
-                    return None if verdict is None else f"settled: it {verdict}"
+                    return None if verdict is None else f"settled: the fact {verdict}"
                 if verdict in ("breaks", "unknown"):
-                    return f"it {verdict} at t = {level:g}"
+                    return f"the fact {verdict} at t = {level:g}"
         return None
 
 

@@ -70,8 +70,8 @@ def scored_by(collected: Collected, mlruns: Path) -> dict[str, str]:
     if temperatures_of(answers) == [0.0]:
         raise UserError(
             printable(
-                f"all answers of {collected.model} to {collected.task} are at temperature 0, but metrics score "
-                f"repeated answers above it{_own_scores(collected)}: sample again, in lm-eval with --gen_kwargs "
+                f"all answers of {collected.model} to {collected.task} are at temperature 0, but metrics need "
+                f"repeated answers above 0{_own_scores(collected)}: sample again, in lm-eval with --gen_kwargs "
                 "do_sample=True,temperature=0.7 and repeats: 5 in the task, in inspect_ai with --temperature 0.7 "
                 "--epochs 5"
             )
@@ -113,8 +113,9 @@ def no_key(collected: Collected, log_name: str) -> UserError:
     more = f"; {len(reasons) - 1:,} more reasons" if len(reasons) > 1 else ""
     return UserError(
         printable(
-            f"{log_name} gives no right answers for {collected.task}: {reasons[0]}{more}{_own_scores(collected)}: set "
-            f"dataset=FILE, questions and answers under the ids of the log (such as {collected.questions[0].id!r})"
+            f"{log_name} contains no right answers for {collected.task}: {reasons[0]}{more}{_own_scores(collected)}; "
+            "set dataset to a file of questions and answers with the ids of the log (such as "
+            f"{collected.questions[0].id!r})"
         )
     )
 

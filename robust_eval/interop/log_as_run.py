@@ -51,7 +51,7 @@ def logs_as_runs(baseline: str, candidate: str) -> tuple[MeasuredRun, MeasuredRu
     names = baseline, candidate
     if other := [name for name in names if not is_log(name)]:
         raise UserError(
-            f"a log can be gated only against another log, and {other[0]} is not a log: score the log (robust-eval "
+            f"a log can be gated only against another log, but {other[0]} is not a log: score the log (robust-eval "
             "import LOG), and name the folder of that run"
         )
     read = [_read(name) for name in names]
@@ -64,7 +64,7 @@ def logs_as_runs(baseline: str, candidate: str) -> tuple[MeasuredRun, MeasuredRu
         sentences = [f"The verdicts are those of the logs' scorer {scorer}."]
     elif have_keys:
         sentences = [
-            "The replies were graded by robust_eval (grader=matching): no scorer of both logs gives every reply 0 or 1."
+            "The replies were graded by robust_eval (grader=matching): no shared scorer marks them all 0 or 1."
         ]
         for name, each in zip(names, read, strict=True):
             sentences += [f"{name}: {sentence}." for sentence in ungraded_sentences(each)]
@@ -105,7 +105,7 @@ def _rows(path: Path) -> Iterator[LoggedAnswer]:
         )
         if place is None or verdict is None:
             raise UserError(
-                f"{where}: a table for the gate has the columns question_id and correct (0 or 1), not "
+                f"{where}: a table for the gate must have the columns question_id and correct (0 or 1), not "
                 f"{', '.join(map(str, record))}; to grade texts, run robust-eval sampler=recorded "
                 f"sampler.file={path} dataset=FILE, and gate the runs"
             )

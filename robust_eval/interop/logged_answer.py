@@ -26,7 +26,7 @@ class RequestSettings(NamedTuple):
     reader: str = "by_prompt_style"
 
 
-TOO_MANY = f"a question has 2 to {len(LETTERS)} choices, not {{}}"
+TOO_MANY = f"a question must have 2 to {len(LETTERS)} choices, not {{}}"
 """Refusal of a number of choices."""
 
 

@@ -259,8 +259,8 @@ class RepeatedQuestions(Task):  # type: ignore[misc]  # lm-eval is not typed
         generation_settings = self._config.generation_kwargs
         if refused_settings := {"temperature", "do_sample", "seed"} & generation_settings.keys():
             raise UserError(
-                f"gen_kwargs sets {min(refused_settings)}, but the tasks of robust_eval set it: set temperatures, "
-                "temperature and seeds with --metadata '{\"robust_eval\": {…}}'"
+                f"gen_kwargs must not set {min(refused_settings)}, which the tasks of robust_eval set: set "
+                "temperatures, temperature and seeds with --metadata '{\"robust_eval\": {…}}'"
             )
         settings = (_CHAT if self.chat else _PLAIN) | generation_settings
         return [
@@ -300,8 +300,8 @@ class RepeatedQuestions(Task):  # type: ignore[misc]  # lm-eval is not typed
         """Return the aggregations of all metrics; warn if all repeats are the same."""
         if self._repeated and not self._varied:
             log.warning(
-                "%s: at each temperature all replies to a question are the same. lm-eval sends a server the same seed "
-                'with every request: --metadata \'{"robust_eval": {"seeds": true}}\' gives each trial a separate seed',
+                "%s: at each temperature, all replies to a question are the same. lm-eval sends a server the same seed "
+                'with every request: set --metadata \'{"robust_eval": {"seeds": true}}\' to seed each trial separately',
                 self._config.task,
             )
             self._varied = True  # warn once

@@ -170,7 +170,7 @@ def test_probabilities_of_answers_go_where_there_is_a_place_for_them(
         tracking="none",
     )
     said = refused(monkeypatch, capsys, str(run.folder), "--to", "every-eval-ever", "--output", "record")
-    assert said.endswith("cannot store: export the run --to inspect or --to csv")
+    assert said.endswith("cannot store: export it with --to inspect or --to csv")
     monkeypatch.setattr("sys.argv", ["export", str(run.folder), "--to", "inspect", "--output", "inspect"])
     main()
     (loaded,) = robust_eval.load_answers("inspect")

@@ -23,4 +23,4 @@ def test_a_share_that_cannot_be_read_is_absent(text: str, tmp_path: Path, monkey
     remember_share(MODEL, 36, 100)
     (file,) = (file for file in tmp_path.rglob("*") if file.is_file())
     file.write_text(text)
-    assert expected_share(MODEL) == (DEFAULT_SHARE, "half, as there is no earlier run of this model")
+    assert expected_share(MODEL) == (DEFAULT_SHARE, "half, because there is no earlier run of this model")

@@ -157,9 +157,9 @@ def test_what_is_not_decided_says_whether_facts_differ():
             {"alike": np.zeros(60), "differing": differing}.items()}  # fmt: skip
     assert said["alike"] == (
         "a: 0.000 (baseline 0.000) over 60 facts, a difference of 0.000 (-0.060 to +0.060; margin 0.02): "
-        "undecided; no fact differs, but with so few facts this margin needs about 129 more."
+        "undecided; no fact differs, but this margin needs about 129 more facts."
     )
-    assert "with the observed differences this margin needs about" in said["differing"]
+    assert "with the observed differences, this margin needs about" in said["differing"]
     (moved,) = metric_verdicts([figure(np.full(60, -0.01), margin=0.02)], 0.95)  # all alike, and every one differs
     assert not moved.unchanged
     assert "no fact differs" not in sentence(moved)
@@ -206,11 +206,11 @@ def test_each_look_is_judged_by_the_sequence_up_to_there():
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"sampler__temperature_sweep__trials": 5}, "sampler.temperature_sweep.trials is 5 and was 10"),
-        ({"sampler__temperature_sweep__temperatures": [1]}, r"temperatures is \[1\] and was not set"),
-        ({"sampler__temperature_sweep__selection": "none"}, "selection is none and was exact_match"),
-        ({"grader__contains": "equal"}, "grader.contains is equal and was not set"),
-        ({"key": lambda number: f"other {number}"}, "the key of question q0 is other 0 and was answer 0"),
+        ({"sampler__temperature_sweep__trials": 5}, "sampler.temperature_sweep.trials is 5, but was 10"),
+        ({"sampler__temperature_sweep__temperatures": [1]}, r"temperatures is \[1\], but was not set"),
+        ({"sampler__temperature_sweep__selection": "none"}, "selection is none, but was exact_match"),
+        ({"grader__contains": "equal"}, "grader.contains is equal, but was not set"),
+        ({"key": lambda number: f"other {number}"}, "the key of question q0 is other 0, but was answer 0"),
         ({"text": " Really?"}, r"they share no question \(id and text\)"),
     ],
 )
@@ -294,10 +294,10 @@ def test_wordings_are_repetitions_too_but_other_forms_and_temperatures_are_not(t
     found = decided(one, own)
     assert [each.name for each in found.metrics] == ["knowledge"]
     assert found.reasons[-1] == (
-        "Firmness is not judged: the temperature of the candidate's answers is the model's own, and the baseline's was "
+        "Firmness is not judged: the temperature of the candidate's answers is the model's own, but the baseline's was "
         "1; measure both at their default (model.takes_temperature=false)."
     )
-    with pytest.raises(UserError, match=r"names firmness alone\. Firmness is not judged: the temperature"):
+    with pytest.raises(UserError, match=r"names only firmness\. Firmness is not judged: the temperature"):
         decided(one, own, GateSettings({"firmness": 0.02}))
 
 

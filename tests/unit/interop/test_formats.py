@@ -177,5 +177,5 @@ def test_files_of_no_harness_are_none(tmp_path: Path):
     answers = written(tmp_path / "answers.jsonl", {"question_id": "a", "text": "b"})
     assert harness_of(answers) is None
     assert harness_of(tmp_path) is None
-    with pytest.raises(UserError, match="is not a known log"):
+    with pytest.raises(UserError, match="is not a supported log"):
         collect([answers])

@@ -106,7 +106,7 @@ def test_what_cannot_be_asked_is_a_sentence(wrong: Any, said: str):
 def test_the_command_line_does_not_set_what_the_task_varies():
     task = FactualRobustnessTask(dataset="quiz.jsonl")
     task.set_config(key="generation_kwargs", value={"temperature": 0.7, "max_gen_toks": 5}, update=True)
-    with pytest.raises(UserError, match="gen_kwargs sets temperature, but the tasks of robust_eval set it"):
+    with pytest.raises(UserError, match="gen_kwargs must not set temperature, which the tasks of robust_eval set"):
         requests(task)
     task = FactualRobustnessTask(dataset="quiz.jsonl")
     task.set_config(key="generation_kwargs", value={"max_gen_toks": 5, "top_k": 0}, update=True)

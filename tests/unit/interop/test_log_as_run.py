@@ -68,7 +68,7 @@ def test_epochs_of_which_only_the_first_is_scored_are_graded_here_and_are_repeti
     other = documents(tmp_path / "other", lambda number: ["no"] + [f"Item {number}"] * (2 if number > 3 else 0))
     found, sentences = gated(one, other)
     assert sentences == [
-        "The replies were graded by robust_eval (grader=matching): no scorer of both logs gives every reply 0 or 1."
+        "The replies were graded by robust_eval (grader=matching): no shared scorer marks them all 0 or 1."
     ]
     knowledge, firmness = found.metrics
     assert (knowledge.label, knowledge.candidate) == ("knowledge (accuracy of the most frequent answers)", 0.9)
@@ -89,7 +89,7 @@ def test_without_right_answers_and_a_common_scorer_there_is_nothing_to_gate_by(t
 def test_other_questions_and_other_right_answers_of_the_same_are_refused(tmp_path: Path):
     one = documents(tmp_path / "one", lambda number: ["no"] * 2)
     other = documents(tmp_path / "other", lambda number: ["no"] * 2, target="Thing {}")
-    with pytest.raises(UserError, match="the key of question q0 is Thing 0 and was Item 0"):
+    with pytest.raises(UserError, match="the key of question q0 is Thing 0, but was Item 0"):
         gated(one, other)
     files = [tmp_path / f"{name}.csv" for name in ("one", "other")]
     for file in files:
@@ -132,7 +132,7 @@ def test_a_table_without_verdicts_is_refused_with_what_is_missing(tmp_path: Path
 def test_a_log_is_gated_by_a_log_of_one_model_and_task(tmp_path: Path):
     one = documents(tmp_path / "one", lambda number: ["no"])
     with pytest.raises(
-        UserError, match=r"a log can be gated only against another log, and mlruns/runs/today is not a log"
+        UserError, match=r"a log can be gated only against another log, but mlruns/runs/today is not a log"
     ):
         logs_as_runs(str(one), "mlruns/runs/today")
     (tmp_path / "one" / "samples_words_2026-01-01T00-00-00.000000.jsonl").write_text(one.read_text())
