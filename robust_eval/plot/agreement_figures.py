@@ -22,7 +22,7 @@ BINS = 10
 
 
 @run_figure(
-    "From right with every rater to right with any",
+    "From every rater right to any rater right",
     "The distance between the ends is the effect of the wording; a vote above the original question shows that several "
     "wordings improve accuracy.",
     "Cho & Watson, Table 4",
@@ -41,7 +41,7 @@ def accuracy_range(axes: Axes, run: FigureData) -> None:
     axes.errorbar(value, y, xerr=errors, fmt="o", color=BLUE, capsize=3)
     axes.set_yticks(y, names)
     axes.set(xlabel="accuracy, 95 % interval", xlim=(0, 1), ylim=(-0.6, len(names) - 0.4))
-    axes.set_title("From right with every rater to right with any")
+    axes.set_title("From every rater right to any rater right")
 
 
 @run_figure(

@@ -88,8 +88,8 @@ def answer_entropy(axes: Axes, run: FigureData) -> None:
 
 @run_figure(
     "Error rate against entropy",
-    "The lower left corner is certain and right, the upper left certain and wrong, which repetition cannot reveal; no "
-    "question can be left of the thick curve, which shows two answers.",
+    "The lower left corner is certain and right, the upper left certain and wrong, which repetition cannot reveal; the "
+    "thick curve is the lowest possible entropy for an error rate.",
     "Reganova & Steinbach, Fig. 2, 4 and 5",
     _repeated_and_judged,
 )

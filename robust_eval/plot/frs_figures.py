@@ -343,7 +343,7 @@ def draw_plane(axes: Axes, facts: Facts, d: float) -> PathCollection:
     ),
 )
 def question_types(axes: Axes, run: FigureData) -> None:
-    """Of the facts of a type among the most and the least robust, the share among the most robust, with its 95 %
+    """The share of the most robust among the facts of a type at either end (most or least robust), with its 95 %
     interval.
     """
     table = run.tables["frs_types"]
@@ -364,8 +364,8 @@ def question_types(axes: Axes, run: FigureData) -> None:
 
 @run_figure(
     "Mean score for each d",
-    "The larger d, the more initial entropy costs; unbroken facts score 1 for every d, so read their share with the "
-    "mean.",
+    "The larger d, the more initial entropy costs; unbroken facts score 1 for every d, so read the mean with "
+    "their share.",
     "Fastowski et al., Fig. 10 to 12",
     lambda run: len(run.by_parameter(FRS)) > 1 and _has_scores(run),
 )

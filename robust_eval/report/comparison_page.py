@@ -74,7 +74,7 @@ def _scope(compared: Comparison) -> list[str]:
     text = [f"{counted(len(compared.runs))} of {listed('model.name')} on {listed('dataset.name')}."]
     if compared.repetitions:
         repeated = counted(compared.repetitions)
-        text.append(f"Left out: {repeated} that repeat another run with the same settings and result.")
+        text.append(f"Left out: {repeated} that repeat another run with the same settings and results.")
     return text + explanations(compared)
 
 

@@ -128,7 +128,7 @@ def _cost_table(compared: Comparison) -> Table:
         [Cell(label), *(Cell(f"{run.metrics.get(name, _ZERO).value:,.0f}") for name in names)]
         for run, label in zip(compared.runs, compared.labels, strict=True)
     ]
-    note = "As a service would count them, each answer with its whole prompt; local models share most of this work."
+    note = "Counted as a service would, with the whole prompt for each answer; local models share most of this work."
     return Table("Tokens and missing answers", ["run", *(_COST_ROWS[name] for name in names)], rows, note=note)
 
 
@@ -199,8 +199,8 @@ def _type_table(compared: Comparison) -> Table:
     score, spec = compared.types[0].score, compared.spec(compared.types[0].score)
     by = (spec.of_question or spec.words) if spec else score
     note = (
-        f"By {by}: of a type's facts among the most and the least robust, the "
-        f"share among the most robust. Each end holds {PAPER_N:,} facts, or half of all if that is fewer; "
+        f"By {by}: among the facts of a type at either end (the most and the least robust), the share at the most "
+        f"robust end. Each end has {PAPER_N:,} facts, or half of all if that is fewer; "
         "ties count fractionally."
     )
     return Table("Question types among the most and the least robust facts", header, rows, 3, note)
@@ -268,9 +268,9 @@ def _variance_table(variance: AnswerVariance) -> Table:
     ]
     note = (
         f"Differences between the answers (right 1, wrong 0) to the same question, rewrite and trial "
-        f"{at_words(variance.temperature)}: {variance.questions:,} questions, {variance.rewrites:.3g} wordings of each "
-        f"and {variance.trials:.3g} trials of each wording. A component that the answers cannot separate is included "
-        "in the one before it."
+        f"{at_words(variance.temperature)}. Questions: {variance.questions:,}; wordings of each: "
+        f"{variance.rewrites:.3g}; trials of each wording: {variance.trials:.3g}. A component that the answers cannot "
+        "separate is included in the one before it."
     )
     return Table("Variance components of the difference", ["component", "variance"], rows, note=note)
 
@@ -297,7 +297,7 @@ def _question_tables(shared: SharedQuestions) -> Iterator[Table]:
         note = (
             f"{int(shared.divided.sum()):,} questions. First come those with the best first metric in the runs that "
             "kept them. A question is kept if its greedy answer is right, or if the settings select it; a limit on the "
-            f"number leaves out others. {_QUOTED} {len(rows)} are shown; {file_text}"
+            f"number excludes others. {_QUOTED} {len(rows)} are shown; {file_text}"
         )
         title = f"Questions that only some runs kept, {shared.dataset}"
         yield Table(title, ["question", *shared.measured], rows, 1, note)

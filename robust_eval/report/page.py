@@ -195,10 +195,10 @@ def _setup(result: Result) -> dict[str, str]:
     prompts = f"{result.prompts_asked:,} requested, {result.cache_hits:,} cached"
     entries = {
         "model": " ".join(str(settings.get(name, "")) for name in ("model.name", "loaded.dtype", "loaded.device")),
-        "from": settings.get("loaded.server") or settings.get("model.path"),
+        "source": settings.get("loaded.server") or settings.get("model.path"),
         "data set": _data_set(result),
         "fingerprint of the data": str(settings.get("loaded.dataset.fingerprint", ""))[:12],
-        "asked by": ", ".join(samplers).replace("_", " "),
+        "sampler": ", ".join(samplers).replace("_", " "),
         "seed": settings.get("seed"),
         "replies": f"{result.replies_came():,.0f}",
         "prompts": prompts if result.prompts_asked + result.cache_hits else "",

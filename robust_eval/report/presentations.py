@@ -45,7 +45,7 @@ from robust_eval.stats.significance import LEVEL, holm
 from robust_eval.stats.variance import VarianceComponents
 
 EARLY_STOPPING_NOTE = (
-    "Accuracy at each temperature and certainty of replies: sampler.early_stop=true requested only what "
+    "Accuracy at each temperature and certainty of replies are unknown: sampler.early_stop=true requested only what "
     "breaking temperatures need."
 )
 """Reason for the metrics that early stopping leaves out."""
@@ -148,7 +148,10 @@ def _anchors(levels: Sequence[float], d: float, unbroken: str) -> list[tuple[flo
             guessing,
             "a model that guesses: all tokens are equally likely, and each fact breaks at the lowest temperature",
         ),
-        (float(np.mean(flat)), "one in between: equally many facts break at each temperature, whatever its certainty"),
+        (
+            float(np.mean(flat)),
+            "one in between: the same number of facts breaks at each temperature, whatever its certainty",
+        ),
         (certain, "one that is certain and never breaks"),
     ]
 
@@ -243,7 +246,9 @@ def order(score: Score, questions: Sequence[Question]) -> Presentation:
     if positions:
         worst, best = (pick(positions, key=lambda position: positions[position]) for pick in (min, max))
         low, high = (number(positions[position], ".0%") for position in (worst, best))
-        sentence += f"; {high} of answers are right with the right choice at position {best}, {low} at position {worst}"
+        sentence += (
+            f"; {high} of the answers are right with the right choice at position {best}, {low} at position {worst}"
+        )
         q, freedom, p = (score.curves[spec.name][t].value for spec in Q.values())
         if not math.isnan(q):
             test = f"{number(q, '.2f')}, {freedom:.0f} degrees of freedom, p = {number(p, '.2g')}"
@@ -319,7 +324,7 @@ def uncertainty(score: Score, questions: Sequence[Question]) -> Presentation:
     table, t = score.tables["uncertainty_scores"], score.settings["temperature"]
     names = table["score"].to_pylist() if table.num_rows else []
     if not names:
-        return Presentation("Uncertainty", columns=[], left_out=["Uncertainty scores: the answers support none."])
+        return Presentation("Uncertainty", columns=[], left_out=["The answers support no uncertainty score."])
     leading, answers = names[0], f"{score.settings['target']} answers"
     about = errors_by.SCORES[leading]
     specs = {key: spec.name for key, spec in errors_by.specs_of(leading).items()}
@@ -328,9 +333,9 @@ def uncertainty(score: Score, questions: Sequence[Question]) -> Presentation:
     presentation = Presentation("Uncertainty", columns=[column])
     if reason := score.reasons.get(specs["auroc"]):
         presentation.left_out = [
-            f"AUROC and rejection by uncertainty: {reason}."
+            f"AUROC and rejection by uncertainty are undefined: {reason}."
             + (
-                " sampler.selection=none also asks the questions that it gets wrong."
+                " Set sampler.selection=none to include questions with wrong answers."
                 if reason == errors_by.ALL_RIGHT
                 else ""
             )
@@ -433,7 +438,9 @@ def variance(score: Score, questions: Sequence[Question]) -> Presentation:
     ]
     if not rows:
         return Presentation(
-            "Variance", columns=[], left_out=[f"Variance: {score.reasons[varied.STANDARD_ERROR.name]}."]
+            "Variance",
+            columns=[],
+            left_out=[f"The variance is undefined: {score.reasons[varied.STANDARD_ERROR.name]}."],
         )
     shares = varied.component_shares(VarianceComponents(*(score.values[spec.name] for spec in varied.SPECS[:3])))
     note = f"Variance components of right and wrong answers {at_words(score.settings['temperature'])}: {shares}."
@@ -539,7 +546,7 @@ def corrected(
     for each in corrections:
         for name, why in each.uncorrected.items():
             reasons.setdefault(why, []).append(name)
-    notes = [f"uncorrected {', '.join(names)}: {why}" for why, names in reasons.items()]
+    notes = [f"Not corrected: {', '.join(names)} ({why})." for why, names in reasons.items()]
     for spec in ABSTENTION_RATES:
         if spec.name in estimates:
             share = with_interval(estimates[spec.name], ".1%")
@@ -552,7 +559,7 @@ def corrected(
         "corrected",
         "95 % interval",
         "labels",
-        "labels needed to halve it",
+        "labels to halve the interval",
     ]
     tables = [Table(title, header, rows)]
     return Presentation("Corrected by labels", columns=[], tables=tables, notes=notes, tables_alone=True)

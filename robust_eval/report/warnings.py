@@ -37,9 +37,11 @@ def warnings(result: Result) -> Iterator[Caution]:
     if text := uncertain(counts):
         yield Caution(f"{text}.", f"{remedy(result)}.")
     if text := unasked(result):
-        yield Caution(f"{text}.", "target_half_width=null asks all.")
+        yield Caution(f"{text}.", "Set target_half_width=null to ask all.")
     if drifted := len(result.drifted()):
-        yield Caution(f"The meaning of {drifted:,} rewrites may have drifted.", "rewriter.drift=drop leaves them out.")
+        yield Caution(
+            f"The meaning of {drifted:,} rewrites may have drifted.", "Set rewriter.drift=drop to leave them out."
+        )
 
 
 def sampling_warnings(result: Result) -> Iterator[Caution]:
@@ -47,8 +49,8 @@ def sampling_warnings(result: Result) -> Iterator[Caution]:
     if (match := dominant_letter(result.questions, result.graded_baseline)) is not None:
         yield Caution(
             f"The model answers {match.letter} to {match.times:,} of {match.answers:,} questions with choices, and "
-            f"{match.letter} is right in {match.right:,}: it may choose a position, not an answer.",
-            "experiment=order repeats the questions with other orders of their choices.",
+            f"{match.letter} is right in {match.right:,}: it may be choosing a position, not an answer.",
+            "Run experiment=order to repeat the questions with other orders of their choices.",
         )
     yield from _server_warnings(result)
     for score in result.scores.values():
@@ -58,7 +60,7 @@ def sampling_warnings(result: Result) -> Iterator[Caution]:
             if added.value <= 0 or added.low <= 0:
                 yield Caution(
                     f"The reasoning budget {budgets[-1]} shows no significant increase in tokens over {budgets[0]}: "
-                    f"{score.formatted(point(ADDED.name, t), '+.1f')} an answer.",
+                    f"{score.formatted(point(ADDED.name, t), '+.1f')} per answer.",
                     "A server or router may drop a budget silently; more questions narrow the interval.",
                 )
     counts = result.counts()
@@ -68,7 +70,7 @@ def sampling_warnings(result: Result) -> Iterator[Caution]:
         yield Caution(
             f"{cut:,.0f} of {total:,.0f} sampled replies ({cut / total:.0%}) were truncated by the length limit, and "
             "graded without their end.",
-            "Raise sampler.*.max_new_tokens; an answer at the start of a reply is complete anyway.",
+            "Raise sampler.*.max_new_tokens, unless answers come at the start of replies.",
         )
 
 
@@ -143,4 +145,4 @@ def remedy(result: Result, run: str = "RUN") -> str:
     is_judged = any(is_uncertain and name in free_text for each in tables for name, is_uncertain in each)
     if "grader.cascade" in result.description or not is_judged:
         return label
-    return f"grader=judge grader.model=NAME grader.cascade=uncertain lets a model judge them, {label}"
+    return f"grader=judge grader.model=NAME grader.cascade=uncertain lets a model judge them, and {label}"

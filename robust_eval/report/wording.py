@@ -110,7 +110,7 @@ def asked_words(result: Result) -> str:
     trials = "; ".join(dict.fromkeys(_trials_text(name, config) for name in result.graded_by_sampler))
     baseline = "once at temperature 0, and " if result.graded_baseline.num_rows else ""
     data = config.get("dataset.name", "the data set")
-    start = f"{model} was asked {len(result.candidates()):,} questions of {data}{date}"
+    start = f"{model} was asked {len(result.candidates()):,} questions from {data}{date}"
     return f"{start}: {baseline}{_selection_text(result)} {trials}."
 
 
@@ -124,7 +124,7 @@ def _selection_text(result: Result) -> str:
         return f"{n_kept:,} of them"
     exact = right - sum(each.endswith(", no exact match") for each in statuses)
     if n_kept == exact < right:
-        return f"the {n_kept:,} known ones, answered exactly right ({right:,} right in all),"
+        return f"the {n_kept:,} that it answered exactly right ({right:,} right in all),"
     return f"{'the' if n_kept == right else f'{n_kept:,} of the'} {right:,} that it answered right,"
 
 

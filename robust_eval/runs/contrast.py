@@ -99,11 +99,16 @@ def cautions(runs: Sequence[FinishedRun]) -> list[str]:
 
 
 def _differing_values(runs: Sequence[FinishedRun], patterns: Sequence[str]) -> str:
-    """Return the values of the matching settings of any sampler; empty if all runs agree, or some have none."""
-    texts = []
-    for run in runs:
-        matching = {name: value for name, value in settings_that_count(run).items() if _matches(name, patterns)}
-        texts.append(", ".join(dict.fromkeys(map(str, matching.values()))))
+    """Return the values of the matching settings of any sampler, without those that all runs have; empty if all runs
+    agree, or some have none.
+    """
+    values = [
+        dict.fromkeys(str(value) for name, value in settings_that_count(run).items() if _matches(name, patterns))
+        for run in runs
+    ]
+    shared = set.intersection(*map(set, values))
+    omitted = set[str]() if shared in map(set, values) else shared
+    texts = [", ".join(value for value in each if value not in omitted) for each in values]
     return " against ".join(dict.fromkeys(texts)) if all(texts) and len(set(texts)) > 1 else ""
 
 

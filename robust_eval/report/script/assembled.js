@@ -11,7 +11,7 @@ $("question-table").append(
   element(
     "details",
     {},
-    element("summary", {}, "what the columns say"),
+    element("summary", {}, "what the columns mean"),
     element(
       "dl",
       { class: "about" },

@@ -105,7 +105,7 @@ function curveOf(detail, row) {
   const notes = [
     detail.curve.counted ? "Points: share of right trials, with Wilson's 95 % interval." : "",
     detail.curve.computed ? "Line: from the model's probabilities, ± 1.96 standard errors." : "",
-    bounded ? "Pale: bounds that are certain." : "",
+    bounded ? "Pale band: guaranteed bounds." : "",
     "Dashed: the threshold, and the temperature at which this fact breaks.",
   ];
   return element("figure", {}, element("figcaption", {}, "Accuracy against temperature"), place, element("p", { class: "note" }, notes.filter(Boolean).join(" ")));
@@ -226,7 +226,7 @@ function treeOf([, , , total, hidden, branches]) {
     "figure",
     {},
     element("figcaption", {}, "The answer tree: its most probable branches"),
-    element("p", { class: "note" }, `The probability, at temperature 1, that an answer begins this way; a verdict marks where an answer may end. In brackets: the sampled answers that begin this way, each counted once, in all ${answersOfKinds(total)}.`),
+    element("p", { class: "note" }, `The probability, at temperature 1, that an answer begins this way; a verdict marks where an answer may end. In brackets: the sampled answers that begin this way, each counted once; in total, ${answersOfKinds(total)}.`),
     list(branches, hidden),
   );
 }

@@ -144,7 +144,7 @@ def test_all_answers_labelled_the_corrected_figures_are_those_of_the_labels(run:
         assert abs(found[f"accuracy.t{t:g}"] - true[t]) > 0.001
     assert found["accuracy.greedy_corrected"] == 1
     assert "Corrected for the errors of the grader, by the labels of 520 answers" in printed
-    assert "agreement.worst.t1" in printed.split("uncorrected", 1)[1]
+    assert "agreement.worst.t1" in printed.split("Not corrected: ", 1)[1]
     assert "needs questions with a label for every answer (label --by question)" in printed
 
 

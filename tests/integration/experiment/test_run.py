@@ -300,7 +300,7 @@ def test_questions_without_a_type_are_given_one_by_a_classifier(measure: Callabl
     assert set(others) <= {"ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM"}
     assert result.description["loaded.question_types.predicted"] == 3
     assert result.description["loaded.question_types.sha256"] == folder_hash(tmp_path / "types")
-    assert "3 of the questions asked have the type that the classifier predicts" in (folder / "report.html").read_text()
+    assert "3 of the questions asked have a type predicted by the classifier" in (folder / "report.html").read_text()
 
 
 def test_a_folder_holds_one_run(measure: Callable, tmp_path: Path):

@@ -91,7 +91,7 @@ def test_a_server_that_drops_the_budget_is_named(
         dropped = run_experiment(tmp_path, *lines)
     (warned,) = sampling_warnings(dropped)
     assert warned.problem == (
-        "The reasoning budget high shows no significant increase in tokens over none: +0.0 an answer."
+        "The reasoning budget high shows no significant increase in tokens over none: +0.0 per answer."
     )
     assert warned.problem in (tmp_path / "report.html").read_text()
     print_summary(dropped, tmp_path, "", None)

@@ -93,7 +93,7 @@ def test_the_first_screen_has_the_numbers_of_the_summary(page: Page, report: Pat
     summary = json.loads((report.parent / "summary.json").read_text())
     asked = page.locator(".asked").inner_text()
     assert re.fullmatch(
-        r"one was asked 45 questions of facts on .+: once at temperature 0, and the 38 that it .+", asked
+        r"one was asked 45 questions from facts on .+: once at temperature 0, and the 38 that it .+", asked
     )
     claims = re.sub(r"t = [\d.]+|95 %", "", page.locator(".headline").inner_text())
     scores: dict[str, list[float]] = {}

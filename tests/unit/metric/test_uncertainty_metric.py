@@ -118,7 +118,7 @@ def test_where_only_known_facts_were_swept_a_sentence_names_the_setting():
     presentation = present(score, QUESTIONS).presentation
     (sentence,) = presentation.left_out
     assert sentence.endswith(
-        "all answers are right. sampler.selection=none also asks the questions that it gets wrong."
+        "all answers are right. Set sampler.selection=none to include questions with wrong answers."
     )
     assert not presentation.claims
     no_gold = scored(baseline=greedy(dict.fromkeys(RIGHT)), rows=[{**row, "correct": None} for row in trials()])

@@ -154,7 +154,7 @@ RUNS = {
 }
 NOTES = (
     "AVG weights the rows above equally, WAVG by the number of questions",
-    "Each end holds 1,000 facts, or half of all",
+    "Each end has 1,000 facts, or half of all",
 )
 COMPARISONS = Golden(Path(__file__).with_name("comparisons.jsonl"))
 

@@ -153,7 +153,7 @@ def test_the_types_among_the_most_and_the_least_robust_facts_are_shown_with_what
     result: Result, tmp_path: Path
 ):
     said = types_section(result, tmp_path)
-    assert "By FRS, d = 1: of a type's facts among the 2 most and the 2 least robust of 5" in said
+    assert "By FRS, d = 1: among the facts of a type at either end (the 2 most and the 2 least robust of 5)" in said
     assert "The paper takes 1,000 at either end; there are too few facts for that. Facts without a type: 1." in said
     assert "predicts" not in said
     assert re.findall(r"(no type|Location|Numerical) (\d) ([\d.]+) ([\d.]+) (\S+)", said) == [
@@ -165,7 +165,7 @@ def test_the_types_among_the_most_and_the_least_robust_facts_are_shown_with_what
 
 def test_predicted_types_are_said(result: Result, tmp_path: Path):
     predicted = replace(result, description={"loaded.question_types.predicted": 4})
-    assert "4 of the questions asked have the type that the classifier predicts." in types_section(predicted, tmp_path)
+    assert "4 of the questions asked have a type predicted by the classifier." in types_section(predicted, tmp_path)
 
 
 def test_where_no_question_has_a_type_it_is_said_how_they_get_one(
@@ -175,8 +175,8 @@ def test_where_no_question_has_a_type_it_is_said_how_they_get_one(
     shares = type_shares(frs.tables["frs"]["frs_d1"].to_numpy(), [""] * 6)
     untyped = replace(result, scores={"frs": replace(frs, tables={**frs.tables, "frs_types": shares})})
     assert types_section(untyped, tmp_path).endswith(
-        "None: the questions have no types. A classifier can assign them: question_types=FOLDER, where "
-        "robust-eval train-question-types saved one."
+        "None: the questions have no types. To let a classifier assign them, set question_types to an output folder "
+        "of robust-eval train-question-types."
     )
     of_types = [entry for entry in registered() if entry.name == "question_types"]
     monkeypatch.setattr(figures, "registered", lambda: of_types)
@@ -198,8 +198,8 @@ def test_a_letter_that_dominates_is_a_warning_in_the_page_and_the_terminal(
     run = replace(result, questions=asked, graded_baseline=baseline)
     (warned,) = sampling_warnings(run)
     assert warned.problem == (
-        "The model answers A to 18 of 18 questions with choices, and A is right in 9: it may choose a position, "
-        "not an answer."
+        "The model answers A to 18 of 18 questions with choices, and A is right in 9: it may be choosing a "
+        "position, not an answer."
     )
     assert list(sampling_warnings(result)) == []
     write_page(run, [], tmp_path / "report.html")

@@ -86,7 +86,7 @@ def test_it_is_said_which_questions_were_asked_again(kept: str, said: str):
         origin={"time": "1 May 2026, 10:00"},
     )
     assert asked_words(result) == (  # type: ignore[arg-type]
-        f"m was asked 4 questions of letters on 1 May 2026: once at temperature 0, and {said} 10 times at each of 2 "
+        f"m was asked 4 questions from letters on 1 May 2026: once at temperature 0, and {said} 10 times at each of 2 "
         "temperatures (0.2 to 2)."
     )
 
