@@ -166,7 +166,7 @@ def field_docstrings(schema: Any) -> dict[str, str]:
         assert isinstance(definition, ast.ClassDef)
         for entry, below in pairwise(definition.body):
             if isinstance(entry, ast.AnnAssign) and isinstance(below, ast.Expr) and isinstance(entry.target, ast.Name):
-                docstrings[entry.target.id] = " ".join(ast.literal_eval(below.value).split())
+                docstrings[entry.target.id] = " ".join(ast.literal_eval(below.value).replace("``", "").split())
     return docstrings
 
 

@@ -201,7 +201,7 @@ def _check_target(config: Config) -> None:
         readable = [each.replace("{}", "N") for each in means]
         raise UserError(
             f"target_half_width names {name}{label}, which is not a mean over questions in this "
-            f"run{'' if label else nearest(name, readable)}; such means are {', '.join(readable)}"
+            f"run{'' if label else nearest(name, readable)}; choose from {', '.join(readable)}"
         )
 
 

@@ -336,7 +336,7 @@ def early_stopping_sentences(stages: Sequence[Stage]) -> list[str]:
         elif stage.early_stop is False and answers and stage.model.config.remote:
             sentences.append(
                 f"sampler.early_stop=true would request {about} and give the same breaking "
-                "temperatures and FRS, without the accuracy at each temperature and the certainty of replies"
+                "temperatures and FRS, but not the accuracy at each temperature or the certainty of replies"
             )
     return sentences
 

@@ -121,7 +121,7 @@ class SequentialScheduler(QuestionScheduler):
         if score is None:
             means = ", ".join(sorted({name for score in scores.values() for name in score.by_question}))
             raise UserError(
-                f"target_half_width names {name}, which is not a mean over questions in this run; these are: {means}"
+                f"target_half_width names {name}, which is not a mean over questions in this run; choose from {means}"
             )
         estimate = score.metrics()[name]
         residuals: dict[tuple[str, str], float] = {}

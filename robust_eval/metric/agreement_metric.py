@@ -158,7 +158,7 @@ class AnswerAgreement(Metric):
     """Metrics of MultiQ&A, at each temperature."""
 
     categories: Any = "raters"
-    """raters | observed | a number: the number of possible labels of a free-text question; for choices, it is their
+    """Number of possible labels of a free-text question: raters, observed or a number; for choices, always their
     number."""
     missing: str = "pairwise"
     """pairwise: a question is scored by its available raters; drop_question: a question without all of them is

@@ -100,7 +100,9 @@ class TrackedRuns:
     def _client(self) -> Iterator[Any]:
         """Open a client; UserError where the store cannot be used or has no such run."""
         if self._database is not None and not self._database.is_file():
-            raise UserError(f"there is no MLflow database {self._database}; name folders of runs, --mlruns, or --uri")
+            raise UserError(
+                f"there is no MLflow database {self._database}; name folders of runs, or set --mlruns or --uri"
+            )
         mlflow = mlflow_library()
         from mlflow.exceptions import MlflowException
 

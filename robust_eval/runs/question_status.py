@@ -10,7 +10,7 @@ WHY_NOT = {
     "not kept, no reply": "no greedy answer was received",
     "not kept, not judged": "the greedy answer has no verdict",
     "not kept, wrong": "the greedy answer is wrong",
-    "not kept, no exact match": "the greedy answer is right, but no exact match of an accepted answer",
+    "not kept, no exact match": "the greedy answer is right, but not an exact match of an accepted answer",
     "not kept, right": "other questions were selected, or the answer was not certain enough",
 }
 """Meaning of each status of a question that was not kept."""

@@ -178,7 +178,7 @@ def test_what_is_no_mean_over_questions_is_refused_with_what_is():
     taken = taking.next({})
     expected = (
         "target_half_width names certainty.entropy, which is not a mean over questions in this "
-        "run; these are: certainty.entropy.t1"
+        "run; choose from certainty.entropy.t1"
     )
     with pytest.raises(UserError, match=f"^{expected}$"):
         taking.next(scored(taken, 0.5, "certainty.entropy.t1"))
