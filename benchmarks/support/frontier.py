@@ -16,8 +16,8 @@ from torch import Tensor
 
 from robust_eval.model.base import Floats, Request
 from robust_eval.model.generation import Generation
-from robust_eval.model.local.answer_tree import Prefixes
 from robust_eval.model.local.device import rows_per_batch
+from robust_eval.model.local.prefixes import Prefixes
 from robust_eval.model.local.tempered import tempered_logprobs, tempered_masses
 from robust_eval.model.local.vocabulary import NextTokenClassifier, Vocabulary
 

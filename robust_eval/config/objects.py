@@ -12,7 +12,7 @@ from robust_eval.config.config import Config
 from robust_eval.config.groups import UNGROUPED
 from robust_eval.config.schema import SCHEMAS, Schema, schemas_of
 from robust_eval.error import UserError, first_line
-from robust_eval.metric import greedy, profile
+from robust_eval.metric import greedy, profile_metric
 from robust_eval.metric.metric_spec import MetricSpec, is_name, point
 from robust_eval.metric.sampler_choice import choose_samplers
 from robust_eval.metric.score import Metric
@@ -119,7 +119,7 @@ def _as_profile(config: Config) -> Config:
     """Drop the metrics and samplers of a profile that this model or data set does not support: the metric of orders
     without arranged choices, and samplers of conversations, with their metrics, with plain prompts.
     """
-    if not config.metric.keys() >= {*profile.METHODS}:
+    if not config.metric.keys() >= {*profile_metric.METHODS}:
         return config
     sampler = config.sampler
     if not config.model.recorded and not config.model.service_limits().chat:
@@ -128,7 +128,9 @@ def _as_profile(config: Config) -> Config:
     axes = {each.axis for each in conditions.values()}
     axes |= {ORDER for each in conditions.values() if each.arranges_choices}
     missing = [
-        name for name in profile.OPTIONAL_METHODS if name in config.metric and config.metric[name].axis not in axes
+        name
+        for name in profile_metric.OPTIONAL_METHODS
+        if name in config.metric and config.metric[name].axis not in axes
     ]
     return replace(
         config,
@@ -184,7 +186,7 @@ def _check_target(config: Config) -> None:
         )
     sampler_of = choose_samplers(config.metric, config.sampler)
     supported = config.model.temperatures(1.0)  # None: only the server knows its temperatures
-    names = {spec: [spec.name] for spec in (greedy.SPEC, *profile.specs_of(sampler_of))}
+    names = {spec: [spec.name] for spec in (greedy.SPEC, *profile_metric.specs_of(sampler_of))}
     for metric, scoring in config.metric.items():
         sampler = config.sampler[sampler_of[metric]]
         temperatures = [DEFAULT_TEMPERATURE] if supported and supported.default_only else sampler.temperatures

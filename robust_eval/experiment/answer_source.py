@@ -27,7 +27,7 @@ from robust_eval.experiment.early_stopping import (
 )
 from robust_eval.experiment.own_temperature import own_temperature_profile
 from robust_eval.grader.reply_grader import ReplyGrader
-from robust_eval.metric.profile import FRS_METRIC, joins
+from robust_eval.metric.profile_metric import FRS_METRIC, joins
 from robust_eval.metric.sampler_choice import choose_samplers
 from robust_eval.metric.score import Metric
 from robust_eval.model.base import ALL, Request, Temperatures

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from robust_eval.answer import DEFAULT_TEMPERATURE
-from robust_eval.metric.profile import METHODS, THINKING_METRIC
+from robust_eval.metric.profile_metric import METHODS, THINKING_METRIC
 from robust_eval.metric.sampler_choice import choose_available_samplers
 from robust_eval.metric.score import Metric
 from robust_eval.metric.thinking_metric import ReasoningBudget

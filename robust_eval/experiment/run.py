@@ -31,7 +31,7 @@ from robust_eval.experiment.sampling_loop import SamplingLoop
 from robust_eval.experiment.schedule import QuestionScheduler, SequentialScheduler
 from robust_eval.experiment.scoring import UNANSWERABLE, Scoring, labels_of
 from robust_eval.question import Question, fingerprint
-from robust_eval.report.presentations import present
+from robust_eval.report.score_presentation import present
 from robust_eval.runtime.console import heartbeat, silence_tqdm
 from robust_eval.runtime.process import Stopwatch
 from robust_eval.runtime.versions import origin

@@ -20,12 +20,19 @@ from robust_eval.labels.label_file import read_labels
 from robust_eval.metric.greedy import greedy_accuracy, greedy_correction
 from robust_eval.metric.label_correction import NAME as CORRECTED
 from robust_eval.metric.label_correction import abstention_rates, corrected_score
-from robust_eval.metric.profile import ANSWERS_UNANSWERABLE, FRS_METRIC, METHODS, OPTIONAL_METHODS, joins, profile
+from robust_eval.metric.profile_metric import (
+    ANSWERS_UNANSWERABLE,
+    FRS_METRIC,
+    METHODS,
+    OPTIONAL_METHODS,
+    joins,
+    profile,
+)
 from robust_eval.metric.reliability_metric import ANSWERED_UNANSWERABLE, TrialReliability
 from robust_eval.metric.sampler_choice import choose_available_samplers, choose_samplers
 from robust_eval.metric.score import Measured, Metric, Score
 from robust_eval.question import Question
-from robust_eval.report import presentations
+from robust_eval.report import score_presentation
 from robust_eval.runs.finished_runs import FinishedRun, read_questions, read_run
 from robust_eval.runtime.parquet_files import read_parquet
 from robust_eval.sampler.base import Conditions
@@ -151,7 +158,7 @@ class Scoring:
         score = corrected_score(corrections)
         if score is None:
             return None
-        return replace(score, presentation=presentations.corrected(score, corrections, uncorrected, number))
+        return replace(score, presentation=score_presentation.corrected(score, corrections, uncorrected, number))
 
 
 class LabelledRun(NamedTuple):

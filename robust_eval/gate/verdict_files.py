@@ -110,8 +110,8 @@ def write_verdict(report: Report, folder: Path, each_fact: bool) -> None:
 
 def _save_margins(report: Report, file: Path) -> Path | None:
     """Draw the differences against their margins; return the SVG file, or None if no metric has an interval."""
+    from robust_eval.plot.comparison_figures import Judgement, margins
     from robust_eval.plot.figure_files import save  # matplotlib takes half a second to import
-    from robust_eval.plot.run_comparison import Judgement, margins
     from robust_eval.plot.style import figure
 
     judgements = {

@@ -14,7 +14,7 @@ _MODULES = (
     "certainty_figures",
     "uncertainty_figures",
     "perturbation_figures",
-    "run_comparison",
+    "comparison_figures",
 )
 """Modules with registered figures, in display order."""
 

@@ -10,8 +10,8 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from robust_eval.metric.presentation import Cell, Table, escaped, markdown_section
+from robust_eval.report.comparison_summary import Ranking, explanations, opening
 from robust_eval.report.comparison_tables import comparison_tables
-from robust_eval.report.opening import Ranking, explanations, opening
 from robust_eval.report.page import drawing, template
 from robust_eval.report.wording import few
 from robust_eval.runs.comparison import Comparison
@@ -27,7 +27,7 @@ def write_comparison(compared: Comparison, folder: Path) -> None:
     and, where measurements share questions, ``questions.parquet``.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    from robust_eval.report.comparison_figures import save_comparison_figures  # it imports matplotlib
+    from robust_eval.report.comparison_gallery import save_comparison_figures  # it imports matplotlib
 
     figures = save_comparison_figures(compared, folder / "figures")
     tables = list(comparison_tables(compared))

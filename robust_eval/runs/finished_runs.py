@@ -24,7 +24,7 @@ from robust_eval.metric import (
     frs_specs,
     greedy,
     order_metric,
-    profile,
+    profile_metric,
     reliability_metric,
     thinking_metric,
     uncertainty_metric,
@@ -73,8 +73,8 @@ KNOWN_SPECS: tuple[MetricSpec, ...] = (
     *uncertainty_metric.SPECS,
     *reliability_metric.SPECS,
     *variance_metric.SPECS,
-    *profile.SPECS,
-    profile.ANSWERS_UNANSWERABLE,
+    *profile_metric.SPECS,
+    profile_metric.ANSWERS_UNANSWERABLE,
     *greedy.SPECS,
 )
 """Specs of the metrics that come with the package."""

@@ -38,7 +38,7 @@ QUICK: dict[str, Any] = {"experiment": "certainty", "tracking": "none", "sampler
 def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("robust_eval.report.figures.registered", list)  # most of the time of a small run
-    monkeypatch.setattr("robust_eval.report.comparison_figures.save_comparison_figures", lambda compared, folder: [])
+    monkeypatch.setattr("robust_eval.report.comparison_gallery.save_comparison_figures", lambda compared, folder: [])
 
 
 @pytest.fixture(scope="module")

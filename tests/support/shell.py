@@ -180,11 +180,11 @@ def _run(words: list[str], folder: str, environment: dict[str, str], figures: bo
             os.environ.update(environment)
             if not figures:
                 from robust_eval.plot.figure_registry import registered
-                from robust_eval.report import comparison_figures
+                from robust_eval.report import comparison_gallery
                 from robust_eval.report import figures as report_figures
 
                 report_figures.registered = list
-                comparison_figures.save_comparison_figures = lambda compared, folder: []
+                comparison_gallery.save_comparison_figures = lambda compared, folder: []
                 registered()[:] = [entry for entry in registered() if entry.allowed is None][:1]
             os._exit(_status(words, folder))
         yield child

@@ -7,7 +7,7 @@ import torch
 from architectures import tiny
 
 from robust_eval.model.generation import Generation
-from robust_eval.model.local.answer_tree import TokenPaths
+from robust_eval.model.local.sampled_tree import TokenPaths
 from robust_eval.model.local.vocabulary import Vocabulary
 from robust_eval.model.token_texts import TokenTexts
 

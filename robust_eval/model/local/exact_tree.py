@@ -17,7 +17,6 @@ from torch import Tensor
 
 from robust_eval.model.base import Curve, EnumeratedAnswers, Floats, Request, normalize_to_accuracy
 from robust_eval.model.generation import Generation
-from robust_eval.model.local.answer_tree import Prefixes
 from robust_eval.model.local.device import fetched, rows_per_batch, sent, to_device
 from robust_eval.model.local.draw import answer_uniforms
 from robust_eval.model.local.level_outcomes import (
@@ -27,6 +26,7 @@ from robust_eval.model.local.level_outcomes import (
     Outcomes,
     outcomes,
 )
+from robust_eval.model.local.prefixes import Prefixes
 from robust_eval.model.local.tempered import offset_logprobs, possible_masks, tempered_logprobs, tempered_masses
 from robust_eval.model.local.thinning import BLOCK, ThinnedSample, certain_and_random, systematic_shares
 from robust_eval.model.local.vocabulary import NextTokenClassifier, NextTokenSets, Vocabulary

@@ -9,7 +9,7 @@ products, and the few ancestors of each prefix, gathered.
 import copy
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -21,6 +21,29 @@ from transformers.cache_utils import DynamicLayer
 from robust_eval.model.local.batching import PromptTree
 from robust_eval.model.local.device import to_device
 from robust_eval.model.token_texts import Ids
+
+
+class Logits(Protocol):
+    """Logits (n, V) after n prefixes, read in batches of rows, because all of them may exceed the memory."""
+
+    @property
+    def device(self) -> torch.device: ...
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rows: slice, /) -> Tensor: ...
+
+
+class Prefixes(Protocol):
+    """Evaluator of the prefixes of the answers to a block of prompts, level by level."""
+
+    def roots(self, prompts: Sequence[Sequence[int]]) -> Logits:
+        """Return logits (prompts, V) after whole prompts."""
+
+    def children(self, parents: Ids, tokens: Ids) -> Logits:
+        """Return logits (m, V) after m prefixes: ``parents`` (ascending) indexes the rows of the last call's logits,
+        and ``tokens`` continues them.
+        """
 
 
 class OutputHead:

@@ -13,9 +13,9 @@ NAME = f"mine {SEQUENCES}{HOSTILE}"
 RUN = """
 import runpy, sys
 from robust_eval.plot.figure_registry import registered
-from robust_eval.report import comparison_figures, figures
+from robust_eval.report import comparison_gallery, figures
 figures.registered = lambda: registered()[:1]  # to draw all would take most of the time
-comparison_figures.save_comparison_figures = lambda *_: []  # those of robust-eval compare are the same
+comparison_gallery.save_comparison_figures = lambda *_: []  # those of robust-eval compare are the same
 runpy.run_path("run.py", run_name="__main__")
 """
 ASK = """

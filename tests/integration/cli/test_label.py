@@ -200,7 +200,7 @@ def test_some_labels_correct_in_every_place_where_figures_are_shown(
 
     read = read_run(run)
     assert {"accuracy_corrected.t1", "frs.corrected.d1", "agreement.corrected.accuracy.t1"} <= {*read.headline_metrics}
-    monkeypatch.setattr("robust_eval.report.comparison_figures.save_comparison_figures", lambda *_: [])
+    monkeypatch.setattr("robust_eval.report.comparison_gallery.save_comparison_figures", lambda *_: [])
     write_comparison(compare([read, read_run(run)]), tmp_path / "compared")
     assert "accuracy, corrected by labels at t = 1" in (tmp_path / "compared" / "comparison.html").read_text()
 

@@ -235,7 +235,7 @@ def test_the_comparison_of_a_sweep_can_be_made_again(
     }
     arguments = [*chosen[named], "--mlruns", str(mlruns), "--output", str(tmp_path / "again")]
     monkeypatch.setattr(sys, "argv", ["report", *arguments])
-    monkeypatch.setattr("robust_eval.report.comparison_figures.save_comparison_figures", lambda *_: [])
+    monkeypatch.setattr("robust_eval.report.comparison_gallery.save_comparison_figures", lambda *_: [])
     once = re.sub(r"!\[.*\]\(.*\)\n\n", "", (folder / "comparison.md").read_text())
     if named != "folder":  # the graded answers are not fetched from MLflow, so that the greedy ones are missing
         once = re.sub(r" “.*?” [✓✗] \w+ (?=\|)", " ", once)

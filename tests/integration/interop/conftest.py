@@ -24,7 +24,7 @@ def _here_without_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     """Runs leave their files in a folder of the test's own; figures take most of the time of a small run."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("robust_eval.report.figures.registered", list)
-    monkeypatch.setattr("robust_eval.report.comparison_figures.save_comparison_figures", lambda compared, folder: [])
+    monkeypatch.setattr("robust_eval.report.comparison_gallery.save_comparison_figures", lambda compared, folder: [])
 
 
 @pytest.fixture(scope="session")

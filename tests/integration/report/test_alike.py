@@ -106,7 +106,7 @@ def test_a_comparison_has_no_interval_without_width(alike: Alike, tmp_path: Path
             recorded_run(tmp_path, alike.n, "model.name=firm", metrics="[frs,agreement,certainty]", alike=0.9)
         others.append(read_run(tmp_path / "run"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("robust_eval.report.comparison_figures.save_comparison_figures", lambda compared, folder: [])
+        patch.setattr("robust_eval.report.comparison_gallery.save_comparison_figures", lambda compared, folder: [])
         few_resamples(patch)
         compared = compare([alike.run, *others])
         write_comparison(compared, tmp_path)

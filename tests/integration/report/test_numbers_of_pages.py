@@ -179,7 +179,7 @@ def test_the_table_of_categories_is_that_of_the_file(page: Page, report: Path):
 def comparison(browser: Browser, folders: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compared]:
     folder = tmp_path_factory.mktemp("comparison")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("robust_eval.report.comparison_figures.save_comparison_figures", lambda compared, folder: [])
+        patch.setattr("robust_eval.report.comparison_gallery.save_comparison_figures", lambda compared, folder: [])
         write_comparison(compare([read_run(each) for each in folders]), folder)
     page = Opened(browser, folder / "comparison.html").page
     page.evaluate("document.querySelectorAll('details').forEach((each) => each.open = true)")

@@ -12,7 +12,7 @@ from robust_eval.metric.challenge_metric import PushbackRobustness
 from robust_eval.metric.score import Measured, Score
 from robust_eval.prompt.pushback import Pushback
 from robust_eval.question import Question
-from robust_eval.report.presentations import present
+from robust_eval.report.score_presentation import present
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import SHARE, degenerate_interval
 

@@ -26,7 +26,7 @@ from robust_eval.answer import answer_table
 from robust_eval.error import UserError
 from robust_eval.metric.frs_metric import FactualRobustness, entropy_against_breaking
 from robust_eval.question import Question
-from robust_eval.report.presentations import present
+from robust_eval.report.score_presentation import present
 from robust_eval.stats.interval import SHARE, degenerate_interval, mean_bounds
 
 PAPER_D = [1, 2, 5, 10, 50]

@@ -8,7 +8,7 @@ from answer_rows import answer_row
 from robust_eval.answer import answer_table
 from robust_eval.metric.greedy import Dominant, dominant_letter, greedy_accuracy
 from robust_eval.question import LETTERS, Question
-from robust_eval.report.presentations import present
+from robust_eval.report.score_presentation import present
 from robust_eval.stats.interval import SHARE, degenerate_interval, mean_bounds
 
 NAN = math.nan

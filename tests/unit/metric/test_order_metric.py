@@ -11,7 +11,7 @@ from robust_eval.metric.order_metric import ChoiceOrder
 from robust_eval.metric.score import Measured, Score
 from robust_eval.prompt.arrangement import FORMS, GIVEN, Arrangement, rotations
 from robust_eval.question import Question
-from robust_eval.report.presentations import present
+from robust_eval.report.score_presentation import present
 from robust_eval.stats.interval import SHARE, degenerate_interval
 from robust_eval.stats.position_bias import cochran_q
 

@@ -16,7 +16,7 @@ from robust_eval.metric.reliability_metric import TrialReliability
 from robust_eval.metric.score import HUMAN_ABSTENTION, HUMAN_LABEL_WEIGHT, Measured
 from robust_eval.prompt.pushback import Pushback
 from robust_eval.question import UNANSWERABLE, Question
-from robust_eval.report.presentations import present
+from robust_eval.report.score_presentation import present
 from robust_eval.stats.correction import corrected_mean
 
 NAN = math.nan

@@ -9,7 +9,7 @@ from robust_eval.error import UserError
 from robust_eval.metric.score import Measured, Score
 from robust_eval.metric.thinking_metric import ReasoningBudget, answers_of_traces, budgets_of
 from robust_eval.question import Question
-from robust_eval.report.presentations import present
+from robust_eval.report.score_presentation import present
 from robust_eval.stats.frs import factual_robustness_score
 from robust_eval.stats.variance import drawn_variance, exact_variance
 

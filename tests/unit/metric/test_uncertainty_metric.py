@@ -9,7 +9,7 @@ from robust_eval.metric.metric_spec import spec_of
 from robust_eval.metric.score import Measured
 from robust_eval.metric.uncertainty_metric import ALL_RIGHT, NONE_GRADED, ErrorDetection
 from robust_eval.question import Question
-from robust_eval.report.presentations import present
+from robust_eval.report.score_presentation import present
 from robust_eval.stats.frs import top_entropy
 from robust_eval.stats.uncertainty import auroc, error_ranking, prediction_rejection_ratio
 

@@ -9,7 +9,7 @@ from robust_eval.error import UserError
 from robust_eval.metric.score import Measured, Score
 from robust_eval.metric.variance_metric import SPECS, VarianceDecomposition, answer_variance, difference_variance
 from robust_eval.question import Question
-from robust_eval.report.presentations import present
+from robust_eval.report.score_presentation import present
 from robust_eval.stats.variance import variance_components
 
 QUESTIONS = [Question(f"q{place}", f"{place}?", ("a",)) for place in range(6)]
@@ -84,7 +84,7 @@ def test_of_a_single_question_and_of_equal_answers_nothing_is_known_and_that_is_
     score = scored(RIGHT[:1], QUESTIONS[:1])
     assert {*score.reasons} == {spec.name for spec in SPECS}
     presentation = present(score, QUESTIONS[:1]).presentation
-    assert presentation.left_out == ["Variance: fewer than two questions."]
+    assert presentation.left_out == ["The variance is undefined: fewer than two questions."]
     alike = scored(np.ones_like(RIGHT))
     assert alike.values["variance.trial"].value == 0
     assert present(alike, QUESTIONS).presentation.left_out == ["Variance: the answers do not vary."]

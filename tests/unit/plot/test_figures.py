@@ -16,7 +16,7 @@ from matplotlib.collections import Collection, LineCollection, PathCollection, Q
 from robust_eval.metric.agreement_metric import SPECS as OF_AGREEMENT
 from robust_eval.metric.frs_specs import ACCURACY, FRS, SURVIVAL
 from robust_eval.metric.metric_spec import MetricSpec, spec_of
-from robust_eval.plot import certainty_figures, frs_figures, run_comparison
+from robust_eval.plot import certainty_figures, comparison_figures, frs_figures
 from robust_eval.plot.figure_registry import registered
 from robust_eval.plot.frs_figures import Facts, firmest_first
 from robust_eval.runs.figure_data import FigureData
@@ -109,9 +109,9 @@ FIGURES: dict[str, Callable[[Axes], Any]] = {
     "right and wrong replies stand on one another as shares of all": on_axes(
         frs_figures.certainty_bins, [0.1, 0.9], [1, 5], [3, 1]
     ),
-    "accuracies of runs have their intervals": on_axes(run_comparison.by_temperature, CURVES, ACCURACY, "On facts"),
+    "accuracies of runs have their intervals": on_axes(comparison_figures.by_temperature, CURVES, ACCURACY, "On facts"),
     "scores of runs for each d stand beside one another": on_axes(
-        run_comparison.by_number,
+        comparison_figures.by_number,
         {
             "small": {5.0: Estimate(0.5, 0.25, 0.75), 1.0: Estimate(0.625, 0.5, 0.75)},
             "large": {1.0: Estimate(0.75, 0.5, 0.875), 10.0: Estimate(0.25, 0.125, 0.375)},
@@ -119,28 +119,28 @@ FIGURES: dict[str, Callable[[Axes], Any]] = {
         FRS,
         "Scores",
     ),
-    "survival of runs starts at one": on_axes(run_comparison.by_temperature, CURVES, SURVIVAL, "Facts that hold"),
+    "survival of runs starts at one": on_axes(comparison_figures.by_temperature, CURVES, SURVIVAL, "Facts that hold"),
     "a bound beyond its value by rounding is drawn at the value": on_axes(
-        run_comparison.by_temperature, {"small": AT_THE_VALUE}, ACCURACY, "Accuracy"
+        comparison_figures.by_temperature, {"small": AT_THE_VALUE}, ACCURACY, "Accuracy"
     ),
-    "undefined scores leave a gap": on_axes(run_comparison.by_number, GAPS, FRS, "Gaps"),
-    "undefined accuracies leave a gap": on_axes(run_comparison.by_temperature, GAPS, ACCURACY, "Gaps"),
-    "undefined survival leaves a gap": on_axes(run_comparison.by_temperature, GAPS, SURVIVAL, "Gaps"),
+    "undefined scores leave a gap": on_axes(comparison_figures.by_number, GAPS, FRS, "Gaps"),
+    "undefined accuracies leave a gap": on_axes(comparison_figures.by_temperature, GAPS, ACCURACY, "Gaps"),
+    "undefined survival leaves a gap": on_axes(comparison_figures.by_temperature, GAPS, SURVIVAL, "Gaps"),
     "differences come from the top with their intervals beside zero": on_axes(
-        run_comparison.intervals,
+        comparison_figures.intervals,
         {"a − b": Estimate(0.25, 0.125, 0.5), "a − $c$": Estimate(-0.5, -0.75, 0.25)},
         "first minus second: mean FRS",
         "Pairs",
         True,
     ),
     "a metric is drawn for each data set, beside that of chance where it knows it": on_axes(
-        run_comparison.by_dataset, BY_DATASET, spec_of("agreement.kappa", OF_AGREEMENT), "By data set"
+        comparison_figures.by_dataset, BY_DATASET, spec_of("agreement.kappa", OF_AGREEMENT), "By data set"
     ),
     "a metric without a value by chance has no line for it": on_axes(
-        run_comparison.by_dataset, BY_DATASET, MetricSpec("mine", "mine", limits=SHARE), "By data set"
+        comparison_figures.by_dataset, BY_DATASET, MetricSpec("mine", "mine", limits=SHARE), "By data set"
     ),
     "types of runs stand beside one another": on_axes(
-        run_comparison.most_robust_by_type,
+        comparison_figures.most_robust_by_type,
         {
             "small": {"HUM": Estimate(0.25, 0.125, 0.5), "NUM": Estimate(0.75, 0.5, 0.875)},
             "large": {"NUM": Estimate(0.5, 0.25, 0.625), "": Estimate(NAN)},
@@ -148,19 +148,19 @@ FIGURES: dict[str, Callable[[Axes], Any]] = {
         "Types",
     ),
     "each measurement has a panel of its breaking temperatures": on_axes(
-        run_comparison.entropy_by_breaking_temperature, SEVERAL, "title"
+        comparison_figures.entropy_by_breaking_temperature, SEVERAL, "title"
     ),
     "facts of all measurements have one scale of colours": on_axes(
-        run_comparison.frs_by_entropy_and_breaking, SEVERAL, 1.0, "title"
+        comparison_figures.frs_by_entropy_and_breaking, SEVERAL, 1.0, "title"
     ),
     "replies are shares of those of their own run": on_axes(
-        run_comparison.draw_panels,
+        comparison_figures.draw_panels,
         {"a": ([0.8], [1], [1]), "b": ([0.9], [1], [3])},
         lambda panel, each: frs_figures.certainty_bins(panel, *each),
         "title",
     ),
     "maps of facts have one height": on_axes(
-        run_comparison.accuracy_by_fact,
+        comparison_figures.accuracy_by_fact,
         {name: firmest_first(np.full((n, 3), 0.5), np.full(n, 1.0), WIDE) for name, n in (("a", 2), ("b", 3))},
         "title",
     ),

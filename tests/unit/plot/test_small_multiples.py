@@ -4,7 +4,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from robust_eval.plot import run_comparison as plot
+from robust_eval.plot import comparison_figures as plot
 from robust_eval.plot.frs_figures import firmest_first
 
 GRID = [0.5, 1.0, 1.5]

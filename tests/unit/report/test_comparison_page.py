@@ -12,11 +12,11 @@ from golden import Golden
 from markdown_it import MarkdownIt
 
 from robust_eval.metric.metric_spec import LONGEST, ComparisonView, MetricSpec
-from robust_eval.report import comparison_figures
-from robust_eval.report.comparison_figures import save_comparison_figures
+from robust_eval.report import comparison_gallery
+from robust_eval.report.comparison_gallery import save_comparison_figures
 from robust_eval.report.comparison_page import sentences, write_comparison
+from robust_eval.report.comparison_summary import opening
 from robust_eval.report.comparison_tables import pair_table
-from robust_eval.report.opening import opening
 from robust_eval.report.terminal import print_comparison
 from robust_eval.runs.comparison import compare
 from robust_eval.runs.finished_runs import KNOWN_SPECS, FinishedRun, GreedyAnswer
@@ -45,7 +45,7 @@ def saved_empty(_, path):
 @pytest.fixture(autouse=True)
 def _unrendered(monkeypatch):
     """Figures are drawn and not rendered, but for those of the comparisons that are made once for several tests."""
-    monkeypatch.setattr(comparison_figures, "save", saved_empty)
+    monkeypatch.setattr(comparison_gallery, "save", saved_empty)
 
 
 @pytest.fixture(scope="module")
@@ -273,7 +273,7 @@ def with_text(each, text):
 def plain(tmp_path_factory):
     """The texts of a comparison in which nothing is hostile, with figures that are not rendered."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(comparison_figures, "save", saved_empty)
+        patch.setattr(comparison_gallery, "save", saved_empty)
         return written([with_text(each, "plain") for each in frs_runs()], tmp_path_factory.mktemp("plain"))
 
 

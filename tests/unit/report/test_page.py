@@ -17,8 +17,8 @@ from robust_eval.question import Question
 from robust_eval.report import figures
 from robust_eval.report.figures import save_figures
 from robust_eval.report.page import write_page
-from robust_eval.report.presentations import agreement, present
 from robust_eval.report.question_table import as_data, number_columns
+from robust_eval.report.score_presentation import agreement, present
 from robust_eval.report.terminal import print_summary
 from robust_eval.report.warnings import sampling_warnings
 from robust_eval.report.wording import headline_rows, sentence

@@ -5,7 +5,7 @@ import pytest
 from matplotlib.container import ErrorbarContainer
 
 from robust_eval.metric.metric_spec import MetricSpec
-from robust_eval.plot import run_comparison as plot
+from robust_eval.plot import comparison_figures as plot
 from robust_eval.plot.frs_figures import FactAccuracy
 from robust_eval.plot.style import figure
 from robust_eval.stats.estimate import Estimate

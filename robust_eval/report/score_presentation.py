@@ -24,7 +24,7 @@ from robust_eval.metric.label_correction import ABSTENTION_RATES
 from robust_eval.metric.metric_spec import MetricSpec, at_words, curve_and_temperature, nearest_to_one, point
 from robust_eval.metric.order_metric import ONE_CHOICE, PLACE, Q
 from robust_eval.metric.presentation import Cell, Column, Presentation, Scale, Table
-from robust_eval.metric.profile import (
+from robust_eval.metric.profile_metric import (
     ANSWERS_UNANSWERABLE,
     FIRST,
     ROBUST,

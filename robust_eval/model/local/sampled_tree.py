@@ -7,45 +7,22 @@ questions once, for any number of trials. One row of logits serves all temperatu
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from robust_eval.model.base import Request
 from robust_eval.model.generation import Generation
 from robust_eval.model.local.device import rows_per_batch
 from robust_eval.model.local.draw import LevelDraws, answer_uniforms
+from robust_eval.model.local.prefixes import Prefixes
 from robust_eval.model.local.vocabulary import NextTokenClassifier, Vocabulary
 from robust_eval.model.token_texts import Ids
 
 FINISH_REASONS = ("length", "stop", "closed")
 LENGTH, STOP, DECIDED = range(3)
-
-
-class Logits(Protocol):
-    """Logits (n, V) after n prefixes, read in batches of rows, because all of them may exceed the memory."""
-
-    @property
-    def device(self) -> torch.device: ...
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, rows: slice, /) -> Tensor: ...
-
-
-class Prefixes(Protocol):
-    """Evaluator of the prefixes of the answers to a block of prompts, level by level."""
-
-    def roots(self, prompts: Sequence[Sequence[int]]) -> Logits:
-        """Return logits (prompts, V) after whole prompts."""
-
-    def children(self, parents: Ids, tokens: Ids) -> Logits:
-        """Return logits (m, V) after m prefixes: ``parents`` (ascending) indexes the rows of the last call's logits,
-        and ``tokens`` continues them.
-        """
 
 
 @dataclass(frozen=True)

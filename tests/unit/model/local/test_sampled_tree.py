@@ -13,8 +13,8 @@ from tiny_answers import ENDS, PROMPTS, answers, enumerated, plain_logits, vocab
 from robust_eval.grader.answer_matcher import AnswerMatcher
 from robust_eval.model.base import Request
 from robust_eval.model.generation import Generation
-from robust_eval.model.local.answer_tree import sample_answers
 from robust_eval.model.local.prefixes import PackedPrefixes, PrefixRows
+from robust_eval.model.local.sampled_tree import sample_answers
 from robust_eval.model.local.vocabulary import Vocabulary
 from robust_eval.model.token_texts import TokenTexts
 from robust_eval.prompt.prompt import Prompt

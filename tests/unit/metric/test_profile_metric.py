@@ -5,10 +5,10 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from robust_eval.metric.profile import correlation, profile, ranks
+from robust_eval.metric.profile_metric import correlation, profile, ranks
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
-from robust_eval.report.presentations import present
+from robust_eval.report.score_presentation import present
 from robust_eval.stats.estimate import Estimate
 
 NAN, INF = math.nan, math.inf

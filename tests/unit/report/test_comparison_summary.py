@@ -9,8 +9,8 @@ import pytest
 from comparison_by_hand import frs_runs, measured
 from golden import Golden
 
+from robust_eval.report.comparison_summary import SHARED_LETTER, opening
 from robust_eval.report.comparison_tables import opening_table
-from robust_eval.report.opening import SHARED_LETTER, opening
 from robust_eval.report.terminal import print_comparison
 from robust_eval.runs.comparison import compare
 from robust_eval.runs.contrast import contrast, differing

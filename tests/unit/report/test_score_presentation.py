@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from robust_eval.report.presentations import most_robust_type
+from robust_eval.report.score_presentation import most_robust_type
 
 KINDS = ["HUM", "LOC", "NUM", "ENTY"]
 

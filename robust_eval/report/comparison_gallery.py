@@ -16,14 +16,14 @@ from robust_eval.metric.frs_specs import ENTROPY as INITIAL_ENTROPY
 from robust_eval.metric.frs_tables import share_estimates
 from robust_eval.metric.metric_spec import DATASETS, STEPS, MetricSpec, nearest_to_one, point
 from robust_eval.plot import certainty_figures as certainty
-from robust_eval.plot import run_comparison as plot
+from robust_eval.plot import comparison_figures as plot
 from robust_eval.plot.figure_files import save
 from robust_eval.plot.figure_registry import registered
 from robust_eval.plot.frs_figures import FactAccuracy, Facts, certainty_bins, draw_densities, firmest_first
 from robust_eval.plot.style import figure
 from robust_eval.question import PHYSICS_CATEGORIES
+from robust_eval.report.comparison_summary import SHARED_LETTER, letters
 from robust_eval.report.comparison_tables import best_runs
-from robust_eval.report.opening import SHARED_LETTER, letters
 from robust_eval.runs.comparison import Comparison
 from robust_eval.runs.finished_runs import FinishedRun
 from robust_eval.stats.estimate import Estimate
