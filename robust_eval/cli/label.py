@@ -90,7 +90,7 @@ def _label(arguments: argparse.Namespace, labelled: LabelledRun, file: Path) -> 
             _in_terminal(labelling, name)
         else:
             with label_server(labelling, name) as (address, ended):
-                terminal().print(f"label here: {address} (Ctrl-C stops)")
+                terminal().print(f"label in a browser: {address} (stop with Ctrl-C)")
                 while not ended.is_set():  # Event.wait could turn Ctrl-C into an error of its own
                     time.sleep(0.2)
     except Terminated:

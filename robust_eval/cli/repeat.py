@@ -111,10 +111,10 @@ def _settings(file: Path) -> tuple[list[tuple[str, str]], dict[str, Any]]:
     settings.pop("hydra", None)
     for key, value in flat(settings).items():
         if any(part.startswith("_") and part.endswith("_") for part in key.split(".")):
-            raise UserError(f"{file} contains {key}, which no run writes into its configuration")
+            raise UserError(f"{file} contains {key}, which no run writes into its configuration: remove it")
         if "${" in str(value):
             raise UserError(
-                f"{file}: {key} contains an interpolation (${{…}}), which no run writes into its configuration"
+                f"{file}: {key} contains an interpolation (${{…}}), which no run writes there: replace it with a value"
             )
     return schemas, settings
 

@@ -33,7 +33,7 @@ def to_config(composed: DictConfig) -> Config:
         raise UserError(f"sampler=recorded must be the only sampler, not one of {','.join(schema.sampler)}")
     target = schema.target_half_width
     if target is not None and not (isinstance(target, dict) and target):
-        raise UserError(f"target_half_width={target}: it must name metrics, such as target_half_width={{frs.d1: 0.02}}")
+        raise UserError(f"target_half_width must map metrics to half-widths, such as {{frs.d1: 0.02}}, not {target}")
     settings = {entry.name: getattr(schema, entry.name) for entry in fields(Schema)}
     settings["target_half_width"] = target or {}
     if recorded:

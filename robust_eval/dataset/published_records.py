@@ -286,7 +286,7 @@ def piqa_records(records: Iterator[Record], file: Path | None) -> Iterator[Recor
             break
         yield {**record, "label": labels[number - 1]}
     if number != len(labels):
-        raise UserError(f"{file} has a different number of questions than {label_file} has labels ({len(labels):,})")
+        raise UserError(f"{file} must have a question for each of the {len(labels):,} labels in {label_file}")
 
 
 def piqa(record: Record) -> Question:

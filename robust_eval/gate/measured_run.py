@@ -107,7 +107,7 @@ def read_measured(folder: Path, name: str) -> MeasuredRun:
     has not finished, and UserError if there is none, or one that cannot be gated.
     """
     if not folder.is_dir():
-        raise UserError(f"there is no folder {folder}; name that of a finished run (mlruns/runs/DATE/TIME)")
+        raise UserError(f"there is no folder {folder}; name the folder of a finished run (mlruns/runs/DATE/TIME)")
     knows_nothing = kept_nothing(folder)
     if (folder / CONFIG).is_file() and not (folder / SUMMARY).is_file() and not knows_nothing:
         raise OutageError(f"{name} has not finished{_failure_reason(folder)}")

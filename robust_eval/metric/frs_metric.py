@@ -351,7 +351,7 @@ class FactualRobustness(Metric):
                 if (total := largest.sum(axis=1).max()) > MAX_TOTAL:
                     raise UserError(
                         f"the answer to question {question_id} has top_logprobs of a token whose probabilities sum to "
-                        f"{total:.3f}, more than 1: they must be those of different tokens, at temperature 1"
+                        f"{total:.3f}, more than 1: they must belong to different tokens, at temperature 1"
                     )
                 entropy[rows[question_id]] = top_entropy(largest, self.k, self.renormalize).mean()
         return entropy

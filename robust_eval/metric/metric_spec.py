@@ -173,7 +173,7 @@ class MetricSpec:
         if not re.fullmatch(r"\.\d[f%]|(?:\.\d)?g", self.form):
             raise ValueError(f"form must be a format such as .3f, .0% or g, not {self.form}")
         if self.setting and not re.fullmatch(r"metric(\.\w+)+", self.setting):
-            raise ValueError(f"setting must be that of a metric, such as metric.mine.k, not {self.setting}")
+            raise ValueError(f"setting must be a setting of a metric, such as metric.mine.k, not {self.setting}")
 
     def for_name(self, name: str) -> "MetricSpec | None":
         """Return the spec for one name of this metric, or None for a name that is not its own."""

@@ -99,7 +99,8 @@ class FunctionCalls(LanguageModel):
             return
         except TypeError as problem:
             raise UserError(
-                f"the function {self._config.name} must take a list of prompts, and may take a temperature: {problem}"
+                f"the function {self._config.name} must take a list of prompts and, optionally, a temperature: "
+                f"{problem}"
             ) from problem
 
     def complete(

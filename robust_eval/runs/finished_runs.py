@@ -314,7 +314,7 @@ def read_run(folder: Path, name: str | None = None, without_summary: bool = Fals
     missing = [file for file in needed if not (folder / file).is_file()]
     if missing:
         if name is None and not folder.is_dir():
-            raise UserError(f"there is no folder {folder}; name that of a finished run (mlruns/runs/DATE/TIME)")
+            raise UserError(f"there is no folder {folder}; name the folder of a finished run (mlruns/runs/DATE/TIME)")
         raise UserError(f"{label} is not a finished run: it has no {missing[0]}")
 
     def checked(file: str, read: Callable[[Path], Any], default: Any) -> Any:

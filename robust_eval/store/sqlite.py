@@ -304,7 +304,7 @@ class SqliteEntries(Entries):
             try:
                 self._lock.acquire(timeout=LOCK_TIMEOUTS[1])
             except Timeout as problem:
-                reason = f"another process has used it for {LOCK_TIMEOUTS[1]} s"
+                reason = f"another process has locked it for {LOCK_TIMEOUTS[1]} s"
                 raise UserError(f"store: {reason}; {RESUME}") from problem
 
     def _repairing(self, work: Callable[[], Result]) -> Result:

@@ -417,7 +417,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a function with other parameters": (
         lambda: robust_eval.run(model=lambda prompts, t: prompts, dataset=QUESTIONS, **QUICK),
-        "the function <lambda> must take a list of prompts, and may take a temperature: missing a required ",
+        "the function <lambda> must take a list of prompts and, optionally, a temperature: missing a required ",
     ),
     "a text that cannot be written": (
         lambda: robust_eval.run(model=lambda prompts: ["\ud800"] * len(prompts), dataset=QUESTIONS, **QUICK),
@@ -445,7 +445,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "no such run": (
         lambda: robust_eval.load("nowhere"),
-        "there is no folder nowhere; name that of a finished run (mlruns/runs/DATE/TIME)",
+        "there is no folder nowhere; name the folder of a finished run (mlruns/runs/DATE/TIME)",
     ),
     "a number as a folder": (lambda: robust_eval.load(3), "folder must be the path of a folder, not 3"),  # type: ignore[arg-type]
     "a number as the folder of a run": (

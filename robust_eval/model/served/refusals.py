@@ -90,7 +90,7 @@ def _one_reply(settings: ServiceSettings, can: Capabilities, requests: Sequence[
         return (
             f"{settings.server} returns the same reply to every seed: at "
             f"{'its default temperature' if can.own_temperature else f'temperature {can.highest_temperature:g}'}, its "
-            f"sixteen random words are the same every time, and every fact would seem unbroken: {REMEDY}, or set "
+            f"sixteen random words are the same every time, so every fact would seem unbroken: {REMEDY}, or set "
             "model.deterministic=true with experiment=multiqa, which requests one reply to each prompt"
         )
     return None

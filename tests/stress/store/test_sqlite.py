@@ -687,7 +687,7 @@ def test_who_waits_too_long_for_another_process_gives_up_and_can_try_again(
 ):
     monkeypatch.setattr(sqlite, "LOCK_TIMEOUTS", (0.1, 0.3))
     put(tmp_path, ENTRIES)
-    problem = f"store: another process has used it for 0.3 s{GOES_ON}"
+    problem = f"store: another process has locked it for 0.3 s{GOES_ON}"
     with SqliteStore(str(tmp_path)).open() as opened, process(GUARD, tmp_path) as writer:
         assert line(writer) == "writing"
         for _ in range(2):

@@ -171,7 +171,7 @@ def test_a_run_without_one_of_its_files_has_not_finished(folder, file):
 
 def test_a_folder_that_is_not_there_is_no_finished_run(tmp_path):
     assert complaint(tmp_path / "none") == (
-        f"there is no folder {tmp_path / 'none'}; name that of a finished run (mlruns/runs/DATE/TIME)"
+        f"there is no folder {tmp_path / 'none'}; name the folder of a finished run (mlruns/runs/DATE/TIME)"
     )
 
 
