@@ -87,7 +87,7 @@ def test_of_a_single_question_and_of_equal_answers_nothing_is_known_and_that_is_
     assert presentation.left_out == ["The variance is undefined: fewer than two questions."]
     alike = scored(np.ones_like(RIGHT))
     assert alike.values["variance.trial"].value == 0
-    assert present(alike, QUESTIONS).presentation.left_out == ["Variance: the answers do not vary."]
+    assert present(alike, QUESTIONS).presentation.left_out == ["The variance is undefined: the answers do not vary."]
 
 
 def test_questions_that_depend_on_one_another_have_a_larger_standard_error():
