@@ -192,21 +192,21 @@ class Completion(NamedTuple):
     """One answer. Log-probabilities are natural; ``top_logprobs`` is (tokens, k), largest first, at temperature 1.
 
     ``token_ids`` holds all generated tokens, also the one that ends the answer; ``answer_tokens`` counts the leading
-    ones that carry answer text. ``weight`` is 1/k for one of k draws, and the probability of an enumerated answer.
-    Fields that a server omits are None. ``reasoning`` is the text before the answer, if it is separate.
+    ones that carry answer text. ``weight`` is the probability of an enumerated answer; the store gives each of k draws
+    1/k. Fields that a server omits are None. ``reasoning`` is the text before the answer, if it is separate.
     ``outcome`` is one of :data:`robust_eval.answer.OUTCOMES`; None: ok, or empty if
     the text is. ``prompt_tokens`` are those that are billed with this answer,
     ``cached_tokens`` those of them from the service's cache. ``served_model`` and ``system_fingerprint`` are the
     service's names of the model that answered.
 
-    >>> Completion(temperature=0.7, trial=3, text="Rome", weight=1 / 20).weight
-    0.05
+    >>> Completion(temperature=0.7, trial=3, text="Rome").weight
+    1.0
     """
 
     temperature: float
     trial: int
     text: str
-    weight: float
+    weight: float = 1.0
     token_ids: list[int] | None = None
     token_logprobs: list[float] | None = None
     sampling_logprobs: list[float] | None = None
@@ -244,7 +244,7 @@ class Reply(NamedTuple):
 
     >>> from robust_eval.prompt.prompt import Prompt
     >>> request = Request("q1", 0, Prompt("", (), "Capital of Italy?"), (0.7,), trials=1, max_new_tokens=16, seed=0)
-    >>> Reply(request, [Completion(temperature=0.7, trial=0, text="Rome", weight=1.0)]).share
+    >>> Reply(request, [Completion(temperature=0.7, trial=0, text="Rome")]).share
     1.0
     """
 

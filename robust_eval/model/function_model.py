@@ -157,7 +157,6 @@ def _completion(request: Request, temperature: float, trial: int, text: str) -> 
         temperature=temperature,
         trial=trial,
         text=text.split("\n", 1)[0].rstrip() if request.first_line else text,
-        weight=1 / request.trials,
     )
 
 

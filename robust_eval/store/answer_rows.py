@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from robust_eval.answer import SCHEMA, rows
+from robust_eval.answer import rows, with_columns
 from robust_eval.model.base import FURTHER_DRAWS, Item, Request, TrialKey
 from robust_eval.model.logprobs import fault
 
@@ -121,19 +121,15 @@ def _conditions(table: pa.Table) -> list[TrialKey]:
 
 
 def _weighted(table: pa.Table, request: Request) -> pa.Table:
-    """Return the answers with the weights and the form of the request."""
-    if table["weight"].to_pylist() != [1 / request.trials] * table.num_rows:
-        weights = pa.array(np.full(table.num_rows, 1 / request.trials))
-        table = table.set_column(SCHEMA.get_field_index("weight"), SCHEMA.field("weight"), weights)
-    return _formed(table, request)
+    """Return draws with the weight 1/k of each of k, and with the form of the request."""
+    return _formed(with_columns(table, {"weight": np.full(table.num_rows, 1 / request.trials)}), request)
 
 
 def _formed(table: pa.Table, request: Request) -> pa.Table:
     """Return the answers with the form of the request."""
     if request.form is None:
         return table
-    forms = pa.array([request.form] * table.num_rows, pa.string())
-    return table.set_column(SCHEMA.get_field_index("form"), SCHEMA.field("form"), forms)
+    return with_columns(table, {"form": [request.form] * table.num_rows})
 
 
 _MERGED = 1000

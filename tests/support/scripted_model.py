@@ -69,7 +69,7 @@ class ScriptedModel(ModelConfig, LanguageModel):
 def completions(request: Request) -> Iterator[Completion]:
     for t, trial in request.conditions:
         text = f"{request.question_id} {t} {trial}"
-        yield Completion(t, trial, text, 1 / request.trials, [7], [-0.5], [-0.25], None, 1, "stop", 11)
+        yield Completion(t, trial, text, 1.0, [7], [-0.5], [-0.25], None, 1, "stop", 11)
 
 
 def asked(log: str | Path) -> list[tuple[int, list[str]]]:

@@ -158,7 +158,6 @@ class ReasoningFormat:
         ids = list(trace.token_ids or ())
         return answer._replace(
             trial=trace.trial,
-            weight=trace.weight,
             prompt_tokens=trace.prompt_tokens,
             reasoning=self._text(ids, whole=False).split(self.end)[0].strip(),
             reasoning_tokens=len(ids),

@@ -278,7 +278,6 @@ class TransformersModel(LanguageModel):
                     temperature=temperature,
                     trial=trial,
                     text=text,
-                    weight=1 / request.trials,
                     token_ids=tokens[:length],
                     token_logprobs=at_one[:length],
                     sampling_logprobs=sampled[:length],

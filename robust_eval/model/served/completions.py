@@ -71,7 +71,6 @@ def _completion(call: Call, trial: int, choice: Choice, style: str) -> Completio
         temperature=call.temperature,
         trial=trial,
         text=text,
-        weight=1 / call.request.trials,
         token_logprobs=[token.logprob for token in tokens] if tokens else None,
         top_logprobs=[token.top for token in tokens] if tokens else None,
         answer_tokens=_carrying(tokens, end) if tokens else None,
@@ -83,7 +82,7 @@ def _completion(call: Call, trial: int, choice: Choice, style: str) -> Completio
 
 def unanswered(call: Call, trial: int, outcome: str) -> Completion:
     """Return the completion in place of an answer that did not come."""
-    return Completion(call.temperature, trial, "", 1 / call.request.trials, outcome=outcome)
+    return Completion(call.temperature, trial, "", outcome=outcome)
 
 
 def _answer(text: str, style: str, first_line: bool) -> tuple[str, int, bool]:

@@ -16,12 +16,12 @@ def request(question: str, trials: int = 2, temperatures: tuple[float, ...] = (0
     return Request(question, 0, prompt, temperatures, trials, max_new_tokens=5, seed=0)
 
 
-def answers(model: FunctionModel, requests: Sequence[Request]) -> list[list[tuple[str, float, int, str, float]]]:
-    """For each block the question, temperature, trial, text and weight of each answer."""
+def answers(model: FunctionModel, requests: Sequence[Request]) -> list[list[tuple[str, float, int, str]]]:
+    """For each block the question, temperature, trial and text of each answer."""
     blocks = model.load().complete(requests, {each.item for each in requests})
     return [
         [
-            (reply.request.question_id, each.temperature, each.trial, each.text, each.weight)
+            (reply.request.question_id, each.temperature, each.trial, each.text)
             for reply in block
             for each in reply.completions
         ]
@@ -40,18 +40,18 @@ def test_each_answer_has_a_prompt_of_its_own_in_a_call_for_each_temperature():
     text = "Q: one? 1\n\nQ: {}?".format
     assert calls == [([text("a")] * 2, 0.5), ([text("b")], 0.7), ([text("a")] * 2, 1.0)]
     assert found == [
-        ("a", 0.5, 0, "answer 1.0", 0.5),
-        ("a", 0.5, 1, "answer 1.1", 0.5),
-        ("a", 1.0, 0, "answer 3.0", 0.5),
-        ("a", 1.0, 1, "answer 3.1", 0.5),
-        ("b", 0.7, 0, "answer 2.0", 1.0),
+        ("a", 0.5, 0, "answer 1.0"),
+        ("a", 0.5, 1, "answer 1.1"),
+        ("a", 1.0, 0, "answer 3.0"),
+        ("a", 1.0, 1, "answer 3.1"),
+        ("b", 0.7, 0, "answer 2.0"),
     ]
 
 
 def test_a_list_is_kept_whole_and_answers_that_are_there_are_not_asked_again():
     model = FunctionModel(lambda prompts: ["1. a\n2. b\n"] * len(prompts), "list")
     asked = replace(request("a", trials=3), first_line=False, cached=frozenset({(0.7, 1)}))
-    assert answers(model, [asked]) == [[("a", 0.7, 0, "1. a\n2. b", 1 / 3), ("a", 0.7, 2, "1. a\n2. b", 1 / 3)]]
+    assert answers(model, [asked]) == [[("a", 0.7, 0, "1. a\n2. b"), ("a", 0.7, 2, "1. a\n2. b")]]
 
 
 def test_blocks_hold_so_many_prompts_and_only_what_is_missing():

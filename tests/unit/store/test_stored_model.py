@@ -41,7 +41,6 @@ def completion(asked: Request, temperature: float, trial: int) -> Completion:
         temperature=temperature,
         trial=trial,
         text=text,
-        weight=1 / asked.trials,
         token_ids=[7, 2],
         token_logprobs=[-0.5, -0.25],
         sampling_logprobs=[-1.0, -0.75],

@@ -125,7 +125,7 @@ def completion(trial: int, text: str, finish_reason: str | None = "stop", **more
     unknown: dict[str, Any] = dict.fromkeys(
         ["token_ids", "token_logprobs", "sampling_logprobs", "top_logprobs", "answer_tokens"]
     )
-    fields = unknown | {"temperature": 0.5, "weight": 0.25, "prompt_tokens": 0, "completion_tokens": 0} | more
+    fields = unknown | {"temperature": 0.5, "prompt_tokens": 0, "completion_tokens": 0} | more
     return Completion(trial=trial, text=text, finish_reason=finish_reason, **fields)
 
 
