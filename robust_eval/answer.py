@@ -37,10 +37,12 @@ DEFAULT_TEMPERATURE = math.nan
 SCHEMA = pa.schema(
     [
         pa.field("question_id", pa.string(), nullable=False),
-        pa.field("rewrite", pa.int32(), nullable=False),  # 0: the original question
+        pa.field(
+            "rewrite", pa.int32(), nullable=False
+        ),  # number of the prompt (Request.variant); 0: the original question
         pa.field("temperature", pa.float64(), nullable=False),  # NaN: the model's own
         pa.field("trial", pa.int32(), nullable=False),
-        pa.field("text", pa.string(), nullable=False),  # the reply as it came
+        pa.field("text", pa.string(), nullable=False),  # the whole reply
         pa.field("label", pa.string()),  # the category of the answer: a letter, or the normalised text
         pa.field("correct", pa.bool_()),  # null: there is no gold answer
         pa.field("exact", pa.bool_()),  # equal to an accepted answer, not only containing one
@@ -50,20 +52,20 @@ SCHEMA = pa.schema(
         pa.field("token_logprobs", pa.list_(pa.float32())),  # natural log, at temperature 1, before any truncation
         pa.field("sampling_logprobs", pa.list_(pa.float32())),  # natural log, at the sampling temperature
         pa.field("top_logprobs", pa.list_(pa.list_(pa.float32()))),  # per token, largest first, at temperature 1
-        pa.field("answer_tokens", pa.int32()),  # leading tokens that carry the answer: an end token does not
+        pa.field("answer_tokens", pa.int32()),  # number of leading tokens with the answer, without an end token
         pa.field("finish_reason", pa.string()),  # stop | length | filter | tool; of enumerated answers also closed
         pa.field("prompt_tokens", pa.int32()),
-        pa.field("completion_tokens", pa.int32()),  # those of the reasoning as well
-        pa.field("reasoning", pa.string()),  # what came apart from the reply
+        pa.field("completion_tokens", pa.int32()),  # including those of the reasoning
+        pa.field("reasoning", pa.string()),  # reasoning that is separate from the reply
         pa.field("reasoning_tokens", pa.int32()),
-        pa.field("answer", pa.string()),  # what was read in the reply, in one line; null: nothing
-        pa.field("rule", pa.string()),  # how it was read
-        pa.field("reason", pa.string()),  # why there is no answer in a reply that is invalid
-        pa.field("cached_tokens", pa.int32()),  # those of the prompt that the service had in its cache
-        pa.field("form", pa.string()),  # how it was put, where not as it stands: choices CAB
+        pa.field("answer", pa.string()),  # extracted answer, in one line; null: none
+        pa.field("rule", pa.string()),  # extraction rule
+        pa.field("reason", pa.string()),  # why a reply is invalid
+        pa.field("cached_tokens", pa.int32()),  # prompt tokens from the service's cache
+        pa.field("form", pa.string()),  # form of the question, if not its own: choices CAB
         pa.field("uncertain", pa.bool_()),  # the narrow and the wide scope of the reply disagree on right or wrong
-        pa.field("served_model", pa.string()),  # what the service calls the model that answered
-        pa.field("system_fingerprint", pa.string()),  # the service's id of the build that answered
+        pa.field("served_model", pa.string()),  # the service's name of the model
+        pa.field("system_fingerprint", pa.string()),  # the service's id of the build
     ]
 )
 _REQUIRED = tuple(field.name for field in SCHEMA if not field.nullable)
@@ -80,9 +82,9 @@ EXACT_CURVES = pa.schema(
         pa.field("temperature", pa.float64(), nullable=False),
         pa.field("accuracy", pa.float64(), nullable=False),  # within the bounds
         pa.field("standard_error", pa.float64(), nullable=False),  # of the sampling alone, for this one question
-        pa.field("lower", pa.float64(), nullable=False),  # bounds that are certain: 0 and 1 where nothing is
+        pa.field("lower", pa.float64(), nullable=False),  # guaranteed bounds, by default 0 and 1
         pa.field("upper", pa.float64(), nullable=False),
-        pa.field("how", pa.string()),  # bounds | draws: how a point was got; null: as all of the curve
+        pa.field("how", pa.string()),  # estimator of a point: bounds | draws; null: that of the whole curve
     ]
 )
 """The probability of a right answer by question and temperature, where a model computes more than trials."""

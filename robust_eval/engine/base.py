@@ -31,7 +31,7 @@ class ModelRunner(Protocol):
     def check(self, requests: Sequence[Request]) -> None:
         """See LanguageModel; a model in other processes may raise UserError with its first answers instead."""
 
-    def temperatures(self, wanted: float) -> Temperatures:
+    def temperatures(self, highest: float) -> Temperatures:
         """See LanguageModel."""
 
     def answers(self, requests: Sequence[Request], missing: Set[Item], stage: str) -> Iterator[list[ReplyTables]]:

@@ -62,8 +62,8 @@ class LocalRunner(ModelRunner):
     def check(self, requests: Sequence[Request]) -> None:
         self._model.check(requests)
 
-    def temperatures(self, wanted: float) -> Temperatures:
-        return self._model.temperatures(wanted)
+    def temperatures(self, highest: float) -> Temperatures:
+        return self._model.temperatures(highest)
 
     def answers(self, requests: Sequence[Request], missing: Set[Item], stage: str) -> Iterator[list[ReplyTables]]:
         with progress(stage, total=len(missing), unit="prompts") as advance:

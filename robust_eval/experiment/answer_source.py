@@ -94,7 +94,7 @@ class SampledSource:
     @property
     def selects_by_baseline(self) -> bool:
         """True if some questions are selected by their baseline answers."""
-        return any(sampler.selects_by_baseline for sampler in self._all)
+        return any(sampler.selects_by_baseline for sampler in self._selecting)
 
     @property
     def baseline_name(self) -> str:
@@ -113,8 +113,8 @@ class SampledSource:
     def candidates(self, questions: Sequence[Question]) -> list[Question]:
         """Return the questions that every sampler can ask; with other samplers, one of choice orders excludes none."""
         chosen = list(questions)
-        deciding = [sampler for sampler in self._all if sampler.axis != ORDER]
-        for sampler in deciding or self._all:
+        deciding = [sampler for sampler in self._selecting if sampler.axis != ORDER]
+        for sampler in deciding or self._selecting:
             chosen = sampler.candidates(chosen)
         return chosen
 
@@ -150,7 +150,7 @@ class SampledSource:
         if not self.selects_by_baseline:
             return []
         draws: dict[str, Any] = {"temperatures": (sampler.temperatures[0],), "trials": PLURALITY_DRAWS}
-        confident = self.top_logprobs or any(each.min_confidence for each in self._all)
+        confident = self.top_logprobs or any(each.min_confidence for each in self._selecting)
         if self.supported_temperatures.default_only and not confident:
             draws["top_logprobs"] = 0  # as the trials of all samplers, which share these draws in the store
         return [replace(request, **draws) for request in requests]
@@ -162,14 +162,14 @@ class SampledSource:
     def select(self, questions: Sequence[Question], baseline: pa.Table) -> list[Question]:
         """Select the questions that every sampler keeps."""
         chosen = list(questions)
-        for sampler in self._all:
+        for sampler in self._selecting:
             chosen = sampler.select(chosen, baseline, self.seed)
         return chosen
 
     def largest_selection(self, questions: Sequence[Question]) -> list[Question]:
         """Return the largest possible selection: the smallest of those of the samplers."""
         chosen = list(questions)
-        for sampler in self._all:
+        for sampler in self._selecting:
             chosen = sampler.largest_selection(chosen)
         return chosen
 
@@ -225,7 +225,7 @@ class SampledSource:
         """Return the name of a sampler's answers in progress bars and logs."""
         return "sampled answers" if len(self.samplers) == 1 else f"answers of {sampler}"
 
-    def identity(self) -> dict[str, Any]:
+    def description(self) -> dict[str, Any]:
         """Return the supported temperatures, if the model does not support all."""
         supported = self.supported_temperatures
         metadata = {"loaded.profile": self.profile_sentence} if self.profile_sentence else {}
@@ -244,7 +244,7 @@ class SampledSource:
         return next(iter(self.samplers.values()))
 
     @property
-    def _all(self) -> list[Sampler]:
+    def _selecting(self) -> list[Sampler]:
         return [*self.only_selecting.values(), *self.samplers.values()]
 
 

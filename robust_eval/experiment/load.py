@@ -20,7 +20,7 @@ class Loaded(NamedTuple):
     """The questions without predicted types."""
     type_metadata: dict[str, Any]
     """Number of predicted types, and their classifier."""
-    unusable: Mapping[str, int]
+    unusable_aliases: Mapping[str, int]
     """Accepted answers that the grader cannot compare, with their counts."""
 
     def in_words(self, digest: str) -> str:
@@ -33,7 +33,7 @@ class Loaded(NamedTuple):
         return {
             **{f"loaded.dataset.{name}": value for name, value in self.original.description().items()},
             "loaded.dataset.fingerprint": digest,
-            "loaded.dataset.unusable_aliases": sum(self.unusable.values()),
+            "loaded.dataset.unusable_aliases": sum(self.unusable_aliases.values()),
             **{f"loaded.{name}": value for name, value in self.type_metadata.items()},
         }
 

@@ -75,13 +75,13 @@ def stages_of(config: Config) -> list[Stage]:
         source, metrics = answer_source(
             config.recorded, config.sampler, config.metric, model, reply_grader, config.seed
         )
-        clusters = Scoring.of(metrics, source, config.seed).clusters(aggregator)
+        aggregators = Scoring.of(metrics, source, config.seed).aggregators(aggregator)
         with _quiet():
             questions = load(config.dataset, config.grader, config.question_types).questions
             if not isinstance(source, SampledSource):
-                return _judge_stages_of_recorded(source, reply_grader, questions, clusters)
+                return _judge_stages_of_recorded(source, reply_grader, questions, aggregators)
         writer, may_end_early = models.writer.cached_only(), bool(config.target_half_width)
-        return plan(questions, config.rewriter, writer, source, clusters, may_end_early)
+        return plan(questions, config.rewriter, writer, source, aggregators, may_end_early)
 
 
 def check_plan(
@@ -89,7 +89,7 @@ def check_plan(
     rewriter: Rewriter,
     writer: StoredModel,
     source: AnswerSource,
-    clusters: Mapping[str, Aggregator],
+    aggregators: Mapping[str, Aggregator],
     may_end_early: bool,
     watch: Stopwatch,
 ) -> None:
@@ -103,7 +103,7 @@ def check_plan(
     judge = source.reply_grader.grader.judge
     if writer.config.remote or source.model.config.remote or (judge is not None and judge.config.remote):
         with watch.stage("planning"):
-            stages = plan(questions, rewriter, writer, source, clusters, may_end_early)
+            stages = plan(questions, rewriter, writer, source, aggregators, may_end_early)
             check(stages)
         log.info("to request: %s", in_words(stages))
         for sentence in (*early_stopping_sentences(stages), *server_warnings(stages)):
@@ -115,13 +115,13 @@ def plan(
     rewriter: Rewriter,
     writer: StoredModel,
     source: SampledSource,
-    clusters: Mapping[str, Aggregator],
+    aggregators: Mapping[str, Aggregator],
     may_end_early: bool,
 ) -> list[Stage]:
     """Return the stages of a run in their order; no request is sent.
 
     If a stage depends on answers that are not in the store, the maximum is counted: all rewrites of each question, and
-    a right greedy answer to each. ``clusters`` has the aggregators of samplers, of which some ask the judge.
+    a right greedy answer to each. ``aggregators`` has the aggregators of samplers, of which some ask the judge.
     ``may_end_early`` is True for a run that ends once its metrics are precise enough.
     """
     stages: list[Stage] = []
@@ -168,9 +168,9 @@ def plan(
             stages.append(Stage(stage, model, len(requests), missing, is_upper_bound, early_stop))
             if reply_grader.grader.uses_judge:
                 verdicts += _verdicts_on(reply_grader, selected, requests, stored)
-            if stage != UNANSWERABLE_STAGE and name in clusters and clusters[name].uses_judge:
+            if stage != UNANSWERABLE_STAGE and name in aggregators and aggregators[name].uses_judge:
                 compared += max_judge_comparisons(
-                    clusters[name], reply_grader, selected, requests, stored and stored.table
+                    aggregators[name], reply_grader, selected, requests, stored and stored.table
                 )
     return stages + _judge_stages(reply_grader.grader.judge, verdicts, compared)
 
@@ -193,7 +193,7 @@ def _judge_stages_of_recorded(
     source: RecordedAnswers,
     reply_grader: ReplyGrader,
     questions: Sequence[Question],
-    clusters: Mapping[str, Aggregator],
+    aggregators: Mapping[str, Aggregator],
 ) -> list[Stage]:
     """Return the requests to a judge of recorded answers as stages; none without a judge."""
     reply_grader = reply_grader.cached_only()
@@ -206,7 +206,7 @@ def _judge_stages_of_recorded(
     missing = [request for table in tables for request in _missing_verdicts(reply_grader, answered, table)]
     compared = [
         each
-        for name, aggregator in clusters.items()
+        for name, aggregator in aggregators.items()
         if aggregator.uses_judge
         for each in max_judge_comparisons(aggregator, reply_grader, answered, [], answers[name])
     ]

@@ -126,8 +126,8 @@ def _measure(
     measured = models.measured
     source, metrics = answer_source(config.recorded, config.sampler, config.metric, measured, reply_grader, seed)
     scoring = Scoring.of(metrics, source, seed, labels)
-    clusters = scoring.clusters(aggregator)
-    check_plan(loaded.questions, config.rewriter, models.writer, source, clusters, bool(by_target), watch)
+    aggregators = scoring.aggregators(aggregator)
+    check_plan(loaded.questions, config.rewriter, models.writer, source, aggregators, bool(by_target), watch)
     rewriter, questions = config.rewriter.within(models.writer.temperatures), loaded.questions
     if not rewriter.asks:  # recorded rewrites are added to all questions at once
         with watch.stage("rewriting"):
@@ -138,7 +138,7 @@ def _measure(
         reply_grader=reply_grader,
         rewriter=rewriter,
         models=models,
-        clusters=clusters,
+        aggregators=aggregators,
         seed=seed,
         deferred_run=deferred_run,
         folder=folder,
@@ -166,7 +166,7 @@ def _measure(
     if models.cache_hits and not models.prompts_asked:
         log.info("all answers are in the store: no request was sent, and the model was not loaded")
     write_verdicts(reply_grader.grader, folder)
-    metadata = models.description() | source.identity() | loaded.description(digest)
+    metadata = models.description() | source.description() | loaded.description(digest)
     parts = [("loaded.grader", reply_grader.grader.description()), ("loaded.aggregator", aggregator.description())]
     parts += [("undefined", score.reasons) for score in scores.values()]
     metadata |= {f"{prefix}.{name}": value for prefix, values in parts for name, value in values.items()}

@@ -104,7 +104,7 @@ def _by_sampler(blocks: Iterable[Mapping[str, _Part]]) -> dict[str, list[_Part]]
 class SamplingLoop:
     """Loop over blocks of ``questions``: :meth:`run` takes each block from rewriting by a model to scores.
 
-    ``clusters`` has the aggregator of the samplers whose labels a metric reads; for others, equal texts suffice. All
+    ``aggregators`` has the aggregator of the samplers whose labels a metric reads; for others, equal texts suffice. All
     answers so far are in the ``folder`` before the next step.
     """
 
@@ -113,7 +113,7 @@ class SamplingLoop:
     reply_grader: ReplyGrader
     rewriter: Rewriter
     models: Models
-    clusters: Mapping[str, Aggregator]
+    aggregators: Mapping[str, Aggregator]
     seed: int
     deferred_run: DeferredRun
     folder: Path
@@ -194,7 +194,7 @@ class SamplingLoop:
     def _graded(self, block: RunState) -> dict[str, pa.Table]:
         """Return the answers of each sampler with verdicts, and one label for those that mean the same."""
         return {
-            sampler: self.clusters.get(sampler, EqualText()).aggregate(
+            sampler: self.aggregators.get(sampler, EqualText()).aggregate(
                 block.kept, self.reply_grader.grade(block.kept, answers.table)
             )
             for sampler, answers in block.answers_by_sampler.items()

@@ -79,7 +79,7 @@ class Scoring:
         sampler_of = choose_samplers(metrics, conditions)
         return cls(metrics, sampler_of, conditions, source.early_stopping, seed, labels, source.profile_sentence)
 
-    def clusters(self, aggregator: Aggregator) -> dict[str, Aggregator]:
+    def aggregators(self, aggregator: Aggregator) -> dict[str, Aggregator]:
         """Return the aggregator of each sampler whose labels a metric reads."""
         return {self.sampler_of[name]: aggregator for name, metric in self.metrics.items() if metric.needs_clusters}
 

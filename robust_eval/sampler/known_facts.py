@@ -103,9 +103,9 @@ class KnownFacts(Sampler):
                 "For a model that answers in sentences, set sampler.selection=contains, which keeps all",
                 *(longer, self.selection, len(known_ids)),
             )
-        return self.taken([question for question in questions if question.id in known_ids], seed)
+        return self.seeded_sample([question for question in questions if question.id in known_ids], seed)
 
-    def taken(self, chosen: list[Question], seed: int) -> list[Question]:
+    def seeded_sample(self, chosen: list[Question], seed: int) -> list[Question]:
         """Return a seeded sample of at most ``max_questions`` of these, in their order."""
         if len(chosen) > self.max_questions:
             indices = np.random.default_rng(seed).permutation(len(chosen))[: self.max_questions]

@@ -88,7 +88,7 @@ class RecordedAnswers:
                 f"{self.file} has none: add them, or choose another metric"
             )
 
-    def identity(self) -> dict[str, Any]:
+    def description(self) -> dict[str, Any]:
         """Return the hash of the file, for the record."""
         with open(self.file, "rb") as content:
             return {"identity.answers.sha256": hashlib.file_digest(content, "sha256").hexdigest()}

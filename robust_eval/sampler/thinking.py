@@ -78,8 +78,9 @@ class Thinking(KnownFacts):
 
     def select(self, questions: Sequence[Question], baseline: pa.Table, seed: int) -> list[Question]:
         """Return the questions that :class:`KnownFacts` selects; without a selection, all."""
-        all_questions = self.taken(list(questions), seed)
-        return super().select(questions, baseline, seed) if self.selects_by_baseline else all_questions
+        if self.selects_by_baseline:
+            return super().select(questions, baseline, seed)
+        return self.seeded_sample(list(questions), seed)
 
     def requests(self, questions: Sequence[Question], grader: PrefixGrader, seed: int) -> list[Request]:
         """Return the requests to a service; the maximum for a local model, whose traces may differ at every budget."""
@@ -98,10 +99,9 @@ class Thinking(KnownFacts):
         self, questions: Sequence[Question], baseline: pa.Table | None, grader: PrefixGrader, seed: int
     ) -> list[Steps]:
         """Return steps for the traces and then for the answers; for a service, one step."""
-        local = self.is_local
-        return (
-            [self._after_traces(questions, grader, seed)] if local else super().steps(questions, baseline, grader, seed)
-        )
+        if self.is_local:
+            return [self._after_traces(questions, grader, seed)]
+        return super().steps(questions, baseline, grader, seed)
 
     def _after_traces(self, questions: Sequence[Question], grader: PrefixGrader, seed: int) -> Steps:
         """Return the answers ordered by question, trace and temperature."""

@@ -135,9 +135,9 @@ class Actors:
         if self._server is not None:
             self._server.check(requests)
 
-    def temperatures(self, wanted: float) -> Temperatures:
+    def temperatures(self, highest: float) -> Temperatures:
         """See LanguageModel; a local model supports all."""
-        return Temperatures() if self._server is None else self._server.temperatures(wanted)
+        return Temperatures() if self._server is None else self._server.temperatures(highest)
 
     def answers(self, requests: Sequence[Request], missing: Set[Item], stage: str) -> Iterator[list[ReplyTables]]:
         """Yield the answers to the requests. Other actors retry failed blocks, one by one; the requests of blocks that
