@@ -119,7 +119,7 @@ ROBUST_TO_ALL = share_spec(
     "profile.robust_to_all", "share of facts that withstand every perturbation", short="withstand all"
 )
 FIRST = {
-    name: MetricSpec(f"profile.first.{name}", f"share of facts that break first: {name}", limits=SHARE, shown=RUN)
+    name: MetricSpec(f"profile.first.{name}", f"share of facts that break first under {name}", limits=SHARE, shown=RUN)
     for name in ("temperature", "rewording", "repetition", "order", "pushback", "thinking")
 }
 """Specs by perturbation; facts with a tie of two perturbations count for both."""

@@ -180,7 +180,7 @@ def agreement(score: Score, questions: Sequence[Question]) -> Presentation:
         "agreement.certainty": ("agreement of raters", "normalised certainty H_η of all raters"),
         "agreement.difficulty": ("raters right", "share of the raters that answer right"),
     }
-    claims = [f"is right in every wording of {worst} of its questions"]
+    claims = [f"gets {worst} of its questions right in every wording"]
     guessed = score.values.get("agreement.guessing.worst", UNDEFINED).value
     anchors = [] if math.isnan(guessed) else [(guessed, "a model that guesses among the choices")]
     anchors.append((1.0, "one that is right in every wording"))
@@ -405,7 +405,7 @@ def reliability(score: Score, questions: Sequence[Question]) -> Presentation:
         claims.append(f"abstains in {score.formatted(repeated.ABSTAINED_SHARE.name, '.0%')} of its replies")
     if repeated.ANSWERED_UNANSWERABLE.name in score.values:
         answered = score.formatted(repeated.ANSWERED_UNANSWERABLE.name, ".0%")
-        claims.append(f"gives an answer in {answered} of its replies to questions without one")
+        claims.append(f"gives an answer in {answered} of its replies to unanswerable questions")
     column = Column(name, "consistency", f"share of pairs of answers that agree, {t}", score.by_question[name])
     sensitivity, noise = (
         score.values.get(spec.name, UNDEFINED).value for spec in (repeated.SENSITIVITY, repeated.SENSITIVITY_NOISE)
@@ -469,7 +469,8 @@ def unanswerable(score: Score, questions: Sequence[Question]) -> Presentation:
     """Show the share of answers to the questions without an answer that a profile asks."""
     answered = score.formatted(ANSWERS_UNANSWERABLE.name, ".0%")
     return Presentation(
-        "Questions without an answer", claims=[f"gives an answer in {answered} of its replies to questions without one"]
+        "Questions without an answer",
+        claims=[f"gives an answer in {answered} of its replies to unanswerable questions"],
     )
 
 
