@@ -1,1 +1,1 @@
-"""Language models: what can be asked of one, and how each kind gets it cheaply."""
+"""Language models: base classes, Python functions as models, and models that are local or behind a server."""

@@ -1,4 +1,4 @@
-"""Requests of a sampler to a language model, and the replies."""
+"""Base class of language models; requests of a sampler to them, and their replies."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
@@ -20,22 +20,22 @@ TrialKey = tuple[float, int]
 
 
 class Choices(Protocol):
-    """Choices of one question, and the tokens that choose them."""
+    """Protocol of the choices of one question in a request, with the tokens that choose them."""
 
     @property
     def identity(self) -> str:
-        """Identifier, equal for choices with the same tokens and the same correct one."""
+        """Identifier, equal for choices with the same tokens and the same correct choice."""
 
     @property
     def correct(self) -> int | None:
-        """Index of the correct one."""
+        """Index of the correct choice."""
 
     def tokens(self, texts: TokenTexts) -> list[Ids]:
         """Return for each choice the tokens that choose it as a whole reply."""
 
 
 class NextTokens(NamedTuple):
-    """Outcome of each token of a vocabulary of V after a prefix of an answer.
+    """Outcome by a matcher of each token of a vocabulary of V after a prefix of an answer.
 
     ``right`` (V,): the answer is right if it ends after this token. ``decided`` (V,): no continuation makes it wrong.
     ``begun`` are the ids of tokens that begin or continue an accepted answer, which are likely to become right.
@@ -47,24 +47,24 @@ class NextTokens(NamedTuple):
 
 
 class Matcher(Protocol):
-    """Classifier of unfinished answers as right or wrong."""
+    """Protocol of a request's matcher: it classifies unfinished answers as right or wrong."""
 
     identity: str
     """Identifier, equal for matchers with the same rule."""
 
     def right(self, reply: str) -> bool:
-        """Return whether a whole reply is right."""
+        """Return whether the matcher takes a whole reply for right."""
 
     def state(self, prefix: bytes) -> bytes:
-        """Return the canonical prefix after which each token has the same outcome as after ``prefix``."""
+        """Return the matcher's canonical prefix, after which each token has the same outcome as after ``prefix``."""
 
     def next_tokens(self, prefix: bytes, texts: TokenTexts) -> NextTokens:
-        """Return the outcome of each token after ``prefix``, which has no line break."""
+        """Return the matcher's outcome of each token after ``prefix``, which has no line break."""
 
 
 @dataclass(frozen=True)
 class Enumeration:
-    """Enumeration of answers with their probabilities, in place of draws."""
+    """Enumeration of the answers to a request with their probabilities, in place of draws."""
 
     nodes: int
     """Maximum number of evaluated prefixes."""
@@ -81,7 +81,7 @@ class Enumeration:
 
 @dataclass(frozen=True)
 class Reasoning:
-    """Reasoning of a model before its answer.
+    """Reasoning of a model before its answer to a request.
 
     ``tokens`` are a finished trace, which the answer follows. None: the model reasons first; a local model then returns
     its traces only, as replies, and a service also answers. ``most`` is the reasoning budget: a number of tokens, or a
@@ -94,7 +94,7 @@ class Reasoning:
 
 @dataclass(frozen=True)
 class Request:
-    """Request for all answers to one prompt.
+    """Request to a language model for all answers to one prompt.
 
     Temperature 0 is greedy decoding; :data:`robust_eval.answer.DEFAULT_TEMPERATURE` leaves the temperature to the
     model. Every (seed, question, rewrite, temperature, trial) has its own stream of random numbers, so the answers do
@@ -144,17 +144,17 @@ class Request:
 
     @property
     def item(self) -> Item:
-        """Identifier among the requests of a sampler."""
+        """Identifier of the request among those of a sampler."""
         return self.question_id, self.variant
 
     @property
     def conditions(self) -> list[TrialKey]:
-        """Temperature and trial of each answer."""
+        """Temperature and trial of each requested answer."""
         return list(product(self.temperatures, range(self.first_trial, self.first_trial + self.trials)))
 
     @property
     def pending(self) -> list[TrialKey]:
-        """Conditions whose answers are not cached."""
+        """Conditions of the request whose answers are not cached."""
         untempered = {trial for temperature, trial in self.cached if math.isnan(temperature)}
         return [
             (temperature, trial)
@@ -164,7 +164,7 @@ class Request:
 
     @property
     def answers(self) -> int:
-        """Maximum number of pending answers, or of evaluated prefixes."""
+        """Maximum number of pending answers to the request, or of evaluated prefixes."""
         if self.enumeration:
             return self.enumeration.nodes
         return len(self.pending) if self.cached else len(self.temperatures) * self.trials
@@ -172,7 +172,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Temperatures:
-    """Supported temperatures of a model; by default all."""
+    """Supported temperatures of a language model; by default all."""
 
     highest: float = math.inf
     greedy: bool = True
@@ -189,7 +189,7 @@ ALL = Temperatures()
 
 
 class Completion(NamedTuple):
-    """One answer. Log-probabilities are natural; ``top_logprobs`` is (tokens, k), largest first, at temperature 1.
+    """One answer in a reply. Log-probabilities are natural; ``top_logprobs`` is (tokens, k), largest first, at t = 1.
 
     ``token_ids`` holds all generated tokens, also the one that ends the answer; ``answer_tokens`` counts the leading
     ones that carry answer text. ``weight`` is the probability of an enumerated answer; the store gives each of k draws
@@ -225,7 +225,7 @@ class Completion(NamedTuple):
 
 @dataclass(frozen=True)
 class Curve:
-    """Probability of a right answer at each of T temperatures, of enumerated answers.
+    """Accuracy curve in a reply: probability of a right answer at each of T temperatures, of enumerated answers.
 
     ``lower`` and ``upper`` are guaranteed bounds, 0 and 1 by default. ``how`` names the estimator of each point, if
     there are several: ``bounds``, or ``draws`` at its temperature.
@@ -259,17 +259,17 @@ class Reply(NamedTuple):
 
 
 class KeyValueStore(Protocol):
-    """Entries that outlive this process; see :class:`robust_eval.store.base.Entries`."""
+    """Entries of a model that outlive this process; see :class:`robust_eval.store.base.Entries`."""
 
     def get(self, keys: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the stored ones among the keys with their values."""
+        """Yield the keys that a model's store has, with their values."""
 
     def put(self, entries: Mapping[bytes, bytes]) -> None:
-        """Store all of these entries or none."""
+        """Store all of these entries of a model or none."""
 
 
 class LanguageModel(Protocol):
-    """Loaded model.
+    """Base class of loaded language models.
 
     A subclass implements ``complete`` and ``description``, which includes its ``name``.
 
@@ -283,7 +283,7 @@ class LanguageModel(Protocol):
     """
 
     def check(self, requests: Sequence[Request]) -> None:
-        """Raise UserError if the model cannot answer these requests; the message names an alternative.
+        """Raise UserError if the language model cannot answer these requests; the message names an alternative.
 
         It is called before the first request. By default everything that needs log-probabilities is refused.
         """
@@ -315,7 +315,7 @@ class LanguageModel(Protocol):
     def complete_adaptively(
         self, requests: Sequence[Request], more: Callable[[], list[Request]]
     ) -> Iterator[list[Reply]]:
-        """Yield the replies to the requests, then to those that ``more`` returns, until it returns none.
+        """Yield the language model's replies to the requests, then to those of ``more``, until it returns none.
 
         By default they are answered in rounds. A concurrent model does not wait for a round.
         """
@@ -324,33 +324,33 @@ class LanguageModel(Protocol):
             requests = more()
 
     def attach_store(self, store: KeyValueStore) -> None:
-        """Use this store for the entries that a resumed run needs; by default none."""
+        """Let the language model use a store for entries that a resumed run needs; by default none."""
         return
 
     def cancel(self, requests: Sequence[Request]) -> list[str]:
-        """Cancel batches of these requests at a service; return a sentence for each. By default UserError."""
+        """Cancel a model's batches of these requests at a service; return a sentence each. By default UserError."""
         raise UserError(
             "no batch is in progress: cancel_batches=true cancels the batches of the same command with model.batch=true"
         )
 
     def use_rate_limiter(self, limiter: Any) -> None:
-        """Send requests through a rate limiter that other processes share; by default nothing is sent."""
+        """Let the model use a rate limiter that other processes share; by default it sends nothing."""
         return
 
     def batch_context(self) -> Any:
-        """Return the batch context for other processes that answer the same requests; by default none."""
+        """Return the model's batch context for other processes with the same requests; by default none."""
         return None
 
     def temperatures(self, highest: float) -> Temperatures:
-        """Return the supported temperatures (default: all). ``highest`` is the highest one that the run needs."""
+        """Return the language model's supported temperatures (default: all). ``highest`` is the highest needed one."""
         return Temperatures()
 
     def status(self) -> str:
-        """Return a status line for the progress display; by default none."""
+        """Return the language model's status line for the progress display; by default none."""
         return ""
 
     def description(self) -> dict[str, Any]:
-        """Return the model's metadata and the effective generation settings, flat, for the record of the run."""
+        """Return the language model's metadata and effective generation settings, flat, for the record of the run."""
 
 
 FURTHER_DRAWS = 2
@@ -360,7 +360,7 @@ TOKENS_PER_PREFIX = 2
 
 
 class Call(NamedTuple):
-    """One request to the server: answers to one prompt at one temperature, with consecutive trials."""
+    """Part of a request that a server gets at once: one temperature, with consecutive trials."""
 
     request: Request
     temperature: float
@@ -368,7 +368,7 @@ class Call(NamedTuple):
 
 
 def calls(request: Request, choices: int) -> Iterator[Call]:
-    """Yield the requests to a server for the pending answers, of at most ``choices`` answers each.
+    """Split a request into calls to a server for its pending answers, of at most ``choices`` answers each.
 
     Those of one prompt are consecutive, so that the prompt is in the server's cache.
     """
@@ -385,8 +385,8 @@ NEGLIGIBLE = 1e-4
 
 
 class EnumeratedAnswers(NamedTuple, Generic[Token]):
-    """All answers with a common prefix that are right (or wrong) after one more token; ``weight`` (T,) is their total
-    probability.
+    """Enumerated answers of a model: all with a common prefix that are right (or wrong) after one more token;
+    ``weight`` (T,) is their total probability.
 
     ``tokens`` are those of the likeliest, which represents all of them, ``logprobs`` (tokens, T) their
     log-probabilities.
@@ -400,8 +400,8 @@ class EnumeratedAnswers(NamedTuple, Generic[Token]):
 
 
 def normalize_to_accuracy(right: Mask, weights: Floats, accuracy: Floats) -> Floats:
-    """Return weights (n, T) of answers, scaled so that those of ``right`` (n,) ones add up to ``accuracy`` (T,), and
-    those of wrong ones to the rest.
+    """Return weights (n, T) of enumerated answers, scaled so that those of ``right`` (n,) ones add up to ``accuracy``
+    (T,), and those of wrong ones to the rest.
 
     A negligible weight at a temperature is added to the most probable answer with the same verdict.
     """

@@ -23,7 +23,7 @@ _FUNCTION_IDS: WeakKeyDictionary[Callable[..., Any], str] = WeakKeyDictionary()
 
 @dataclass
 class FunctionModel(ModelConfig):
-    """Function from a list of prompts to a list of texts, one for each prompt, in their order.
+    """Python function from a list of prompts to a list of texts, one for each prompt, in their order.
 
     A prompt that occurs several times in the list requests several independent answers. A parameter ``temperature`` of
     the function gets that of the answers, 0 for greedy ones. A function without it answers at a fixed temperature and
@@ -45,28 +45,28 @@ class FunctionModel(ModelConfig):
 
     @property
     def takes_temperature(self) -> bool:
-        """True if the function has a parameter ``temperature``."""
+        """True if the Python function has a parameter ``temperature``."""
         try:
             return "temperature" in inspect.signature(self.function).parameters
         except ValueError:  # of a function that is compiled
             return False
 
     def identity(self) -> Mapping[str, Any]:
-        """Return the name and version, or the identifier of this function in this process."""
+        """Return the name and version, or the identifier of this Python function in this process."""
         version = _function_id(self.function) if self.version is None else self.version
         return {"kind": "function", "name": self.name, "version": version, "temperature": self.takes_temperature}
 
     def temperatures(self, highest: float) -> Temperatures:
-        """See ModelConfig; a function returns no log-probabilities."""
+        """Return all temperatures; a Python function returns no log-probabilities."""
         return Temperatures(has_logprobs=False)
 
     def load(self) -> "FunctionCalls":
-        """Return the function as a loaded model."""
+        """Return the Python function as a loaded model."""
         return FunctionCalls(self)
 
 
 class FunctionCalls(LanguageModel):
-    """Loaded function; see :class:`FunctionModel`."""
+    """Loaded Python function; see :class:`FunctionModel`."""
 
     def __init__(self, config: FunctionModel) -> None:
         self._config = config
@@ -106,7 +106,7 @@ class FunctionCalls(LanguageModel):
     def complete(
         self, requests: Sequence[Request], missing: Set[Item], batch_context: object = None
     ) -> Iterator[list[Reply]]:
-        """Call the function with batches of prompts, and yield the replies."""
+        """Call the Python function with batches of prompts, and yield the replies."""
         block: list[Request] = []
         for request in requests:
             if request.item in missing:
@@ -147,7 +147,7 @@ class FunctionCalls(LanguageModel):
         return list(texts)
 
     def description(self) -> dict[str, Any]:
-        """Return the name, and whether the function takes a temperature."""
+        """Return the name of the Python function, and True if it takes a temperature."""
         return {"name": self._config.name, "takes_temperature": self._config.takes_temperature}
 
 

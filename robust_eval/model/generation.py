@@ -1,4 +1,4 @@
-"""Truncation of the model's distribution for sampling; by default none."""
+"""Generation settings: truncation of the model's distribution for sampling; by default none."""
 
 import math
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ PRESETS = ("full", "repository", "library_defaults")
 
 @dataclass
 class Generation:
-    """Truncation of the distribution at the sampling temperature, in the order temperature → top_k → top_p → min_p.
+    """Generation settings: truncation at the sampling temperature, in the order temperature → top_k → top_p → min_p.
 
     Everything is off by default: a library's silent top_k = 50 cuts the tail that high temperatures probe
     (docs/methods.md, §1).
@@ -43,7 +43,7 @@ class Generation:
             raise ValueError(f"repetition_penalty must be above 0, not {self.repetition_penalty}")
 
     def effective(self, repository: Any) -> "Generation":
-        """Return the effective settings for a model with the generation_config ``repository``."""
+        """Return the effective generation settings for a model with the generation_config ``repository``."""
         if self.preset == "full":
             return self
         defaults = {name: getattr(repository, name, None) for name in ("top_k", "top_p", "min_p", "repetition_penalty")}
@@ -53,16 +53,16 @@ class Generation:
 
     @property
     def truncates(self) -> bool:
-        """True if the distribution may be truncated."""
+        """True if the generation settings may truncate the distribution."""
         return self.top_k > 0 or self.top_p < 1 or self.min_p > 0
 
     @property
     def changes_distribution(self) -> bool:
-        """True if any setting may change the model's distribution."""
+        """True if any generation setting may change the model's distribution."""
         return self.preset != "full" or self.truncates or self.repetition_penalty != 1
 
     def truncated(self, scaled: "Tensor") -> "Tensor":
-        """Return logits divided by the temperature, (n, V), with those of the tokens that are cut set to −inf."""
+        """Return logits divided by the temperature, (n, V), with those that top_k, top_p or min_p cuts set to −inf."""
         if 0 < self.top_k < scaled.shape[-1]:
             cutoff = scaled.topk(self.top_k, dim=-1).values[:, -1:]
             scaled = scaled.masked_fill(scaled < cutoff, -math.inf)

@@ -1,4 +1,4 @@
-"""Validation of log-probabilities: an invalid one would make every metric that uses it wrong."""
+"""Validation of log-probabilities of any model: an invalid one would make every metric that uses it wrong."""
 
 import math
 from array import array
@@ -47,5 +47,5 @@ def fault(
 
 
 def is_whole(logprobs: Sequence[float]) -> bool:
-    """Return whether these are the log-probabilities of the whole vocabulary."""
+    """Return whether log-probabilities are those of the whole vocabulary."""
     return math.fsum(map(math.exp, logprobs)) >= WHOLE

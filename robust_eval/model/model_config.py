@@ -46,57 +46,57 @@ class ModelConfig(Protocol):
 
     @property
     def remote(self) -> bool:
-        """True if the model runs elsewhere, so that this machine needs no preparation."""
+        """True if the model of this configuration runs elsewhere, so that this machine needs no preparation."""
         return False
 
     @property
     def recorded(self) -> bool:
-        """True if its answers are recorded, so that it cannot be queried."""
+        """True if the configuration stands for recorded answers of a model, which cannot be queried."""
         return False
 
     def identity(self) -> Mapping[str, Any]:
-        """Return everything outside a request that determines the answers, without loading the model.
+        """Return all in a model's configuration that determines the answers, without loading the model.
 
         Raises UserError if the model does not exist.
         """
 
     def load(self) -> LanguageModel:
-        """Load the model; UserError if that fails."""
+        """Load the model of this configuration; UserError if that fails."""
 
     def service_limits(self) -> ServiceLimits:
-        """Return prices and limits; by default there are none."""
+        """Return prices and limits of the model of this configuration; by default there are none."""
         return ServiceLimits(chat=False)
 
     def temperatures(self, highest: float) -> Temperatures | None:
-        """Return the supported temperatures (default: all); None if only the loaded model knows them.
+        """Return temperatures that the configured model supports (default: all); None if only the loaded model knows.
 
         ``highest`` is the highest one that the run needs.
         """
         return Temperatures()
 
     def tokenizer_file(self) -> Path | None:
-        """Return the file of its tokenizer, in the format of the library tokenizers, if it is on this machine."""
+        """Return the tokenizer's file of the configured model, in the format of tokenizers, if this machine has it."""
         return None
 
     def shard(self, requests: Sequence[Request]) -> Shards:
-        """Divide requests, at least one, among several processes that have loaded the model, without loading it here.
+        """Divide requests, at least one, among processes that have loaded the configured model; it is not loaded here.
 
         By default each request is a block. Raises UserError if the requests cannot be divided.
         """
         return Shards([[request] for request in requests], None)
 
     def for_probabilities(self) -> "ModelConfig":
-        """Return the settings for runs that measure probabilities, which lower precision would change."""
+        """Return the model's configuration for measured probabilities, which lower precision would change."""
         return self
 
     def on(self, device: str) -> "ModelConfig":
-        """Return the settings with this device (``cpu`` or ``cuda``) if theirs is ``auto``."""
+        """Return the model's configuration with this device (``cpu`` or ``cuda``) if its own is ``auto``."""
         return self
 
 
 @dataclass
 class RecordedModel(ModelConfig):
-    """Model whose answers are recorded (sampler=recorded)."""
+    """Configuration of a model whose answers are recorded (sampler=recorded)."""
 
     name: str
     """The name of the model in logs, tables and the tracker."""
@@ -107,7 +107,7 @@ class RecordedModel(ModelConfig):
     recorded = True
 
     def identity(self) -> Mapping[str, Any]:
-        """Return nothing: the model is unknown."""
+        """Return nothing: the model of recorded answers is unknown."""
         return {}
 
     def __post_init__(self) -> None:
@@ -115,17 +115,17 @@ class RecordedModel(ModelConfig):
             raise ValueError(f"prompt_style must be plain or chat, not {self.prompt_style}")
 
     def service_limits(self) -> ServiceLimits:
-        """Return limits without prices; see ModelConfig."""
+        """Return limits without prices for a model of recorded answers; see ModelConfig."""
         return ServiceLimits(chat=self.prompt_style == "chat")
 
     def load(self) -> LanguageModel:
-        """See ModelConfig."""
+        """Raise UserError: a model of recorded answers cannot be loaded."""
         raise UserError(f"model {self.name} has only recorded answers: set sampler=recorded, or choose another model")
 
 
 @dataclass
 class InMemoryModel(ModelConfig):
-    """Record of an object of a Python program: its name, its class and its plain settings.
+    """Record of a model object of a Python program: its name, its class and its plain settings.
 
     It replaces the object in the configuration of a run, and cannot be loaded.
     """
@@ -137,15 +137,15 @@ class InMemoryModel(ModelConfig):
     """plain | chat: the format of its prompts."""
 
     def service_limits(self) -> ServiceLimits:
-        """See ModelConfig; only the prompt style of the object is on record."""
+        """See ModelConfig; only the prompt style of the model object is on record."""
         return ServiceLimits(chat=self.prompt_style == "chat")
 
     def identity(self) -> Mapping[str, Any]:
-        """Raise UserError: the object ended with its program."""
+        """Raise UserError: the model object ended with its program."""
         self._refuse()
 
     def load(self) -> NoReturn:
-        """Raise UserError: the object ended with its program."""
+        """Raise UserError: the model object on record ended with its program."""
         self._refuse()
 
     def _refuse(self) -> NoReturn:

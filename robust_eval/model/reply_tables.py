@@ -11,7 +11,7 @@ from robust_eval.model.base import Completion, Item, Reply, Request
 
 
 class ReplyTables(NamedTuple):
-    """Reply as tables: ``answers`` of :data:`robust_eval.answer.SCHEMA`, not yet graded, and the ``curve``, if any.
+    """Reply as Arrow tables: ``answers`` of :data:`robust_eval.answer.SCHEMA`, not yet graded, and any ``curve``.
 
     ``share`` is the fraction of the whole reply. ``packed`` holds the answers as bytes if they were received as bytes.
     """
@@ -24,14 +24,14 @@ class ReplyTables(NamedTuple):
 
 
 def tables_of(replies: Sequence[Reply]) -> list[ReplyTables]:
-    """Return the replies as tables."""
+    """Return the replies as Arrow tables."""
     curves = [None if reply.curve is None else curve_of(reply) for reply in replies]
     tables = zip(replies, answers_of(replies), curves, strict=True)
     return [ReplyTables(reply.request, answers, curve, reply.share) for reply, answers, curve in tables]
 
 
 def merged_by_request(block: Sequence[ReplyTables]) -> list[ReplyTables]:
-    """Return the replies merged by request, in the order of the first ones."""
+    """Return the tables of replies merged by request, in the order of the first ones."""
     by_item: dict[Item, list[ReplyTables]] = {}
     for each in block:
         by_item.setdefault(each.request.item, []).append(each)
@@ -49,21 +49,21 @@ _LENGTH = 8
 
 
 def to_bytes(table: pa.Table) -> bytes:
-    """Return a table as bytes: the length of its Arrow record batch, and the batch, compressed, without the schema."""
+    """Return an Arrow table as bytes: the length of its record batch, and the batch, compressed, without the schema."""
     (batch,) = table.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], schema=table.schema)]
     raw = batch.serialize()
     return len(raw).to_bytes(_LENGTH, "little") + bytes(pa.compress(raw, codec="zstd", asbytes=True))
 
 
 def from_bytes(value: bytes, schema: pa.Schema) -> pa.Table:
-    """Return the table that :func:`to_bytes` serialized."""
+    """Return the Arrow table that :func:`to_bytes` serialized."""
     length = int.from_bytes(value[:_LENGTH], "little")
     raw = pa.decompress(value[_LENGTH:], decompressed_size=length, codec="zstd")
     return pa.Table.from_batches([pa.ipc.read_record_batch(raw, schema)])
 
 
 def answers_of(replies: Sequence[Reply]) -> list[pa.Table]:
-    """Return the completions of each reply as rows of the answer table, not yet graded."""
+    """Return a table for each reply: its completions as rows of the answer table, not yet graded."""
     completions = [completion for reply in replies for completion in reply.completions]
     requests = [reply.request for reply in replies for _ in reply.completions]
     columns: dict[str, Any] = dict(zip(Completion._fields, zip(*completions, strict=True), strict=False))
@@ -86,7 +86,7 @@ def answers_of(replies: Sequence[Reply]) -> list[pa.Table]:
 
 
 def curve_of(reply: Reply) -> pa.Table:
-    """Return the accuracy curve of a reply as rows of a table of curves; no rows without a curve.
+    """Return the accuracy curve of a reply as an Arrow table of curves; no rows without a curve.
 
     An unbiased estimate beyond its bounds is clipped.
     """

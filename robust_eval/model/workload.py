@@ -1,4 +1,4 @@
-"""Cost of the tokens that a service counts, and the budget of a run."""
+"""Workload of a run: its requests and tokens, their cost at the prices of a service, and the budget."""
 
 import math
 import re
@@ -50,7 +50,7 @@ class Spending:
 
     @property
     def has_prices(self) -> bool:
-        """True if both prices are known."""
+        """True if the prices of prompt and completion tokens are known."""
         return self.prompt_price is not None and self.completion_price is not None
 
     @property
@@ -77,7 +77,7 @@ class Spending:
         return self.budget is None or self.spent + sum(self.reserved) + price <= self.budget
 
     def use(self, prompt_tokens: int, completion_tokens: int, cached_tokens: int = 0) -> None:
-        """Add the token counts of a service."""
+        """Add the token usage of a service to the spending."""
         self.cached_tokens += min(cached_tokens, prompt_tokens)
         self.prompt_tokens += prompt_tokens
         self.completion_tokens += completion_tokens
@@ -91,7 +91,7 @@ _TOKENS_PER_MESSAGE = 5
 
 @dataclass(frozen=True)
 class Workload:
-    """Number of requests, answers and tokens, cost and time."""
+    """Workload of requests: number of requests, answers and tokens, cost and time."""
 
     answers: int = 0
     requests: int = 0
@@ -114,7 +114,7 @@ class Workload:
 
 @dataclass(frozen=True)
 class ServiceLimits:
-    """Prices, budget and limits of a model; by default of a local one, without any."""
+    """Prices, budget and limits of a model, for its workload; by default of a local one, without any."""
 
     chat: bool
     choices: int | None = 1
@@ -156,7 +156,7 @@ class ServiceLimits:
         return Workload(answers, sent, prompt, completion, cost, 60 * max(minutes, default=0.0), max(0, reasoning))
 
     def _enumerated(self, request: Request) -> tuple[int, int]:
-        """Return the maximum number of requests and tokens of enumerated answers.
+        """Return the workload of enumerated answers: the maximum number of requests, and of tokens.
 
         A server gets requests for prefixes, and for draws at all temperatures if the bounds are too wide.
         """
@@ -172,7 +172,7 @@ class ServiceLimits:
 
 
 def prompt_tokens(prompt: Prompt, chat: bool) -> int:
-    """Return an estimate of the number of tokens of a prompt, by its words, digits and signs.
+    """Estimate the number of tokens of a prompt for the workload, by its words, digits and signs.
 
     SmolLM2 has 0.95 to 1.0 times as many for the prompts of the built-in questions.
     """

@@ -1,1 +1,1 @@
-"""Models that are loaded here: everything that computes with torch."""
+"""Local language models: everything that computes with torch."""

@@ -18,7 +18,7 @@ MAX_DEPTH = 4
 
 @dataclass(frozen=True)
 class TreeStage:
-    """Runs of tokens that one pass evaluates: n different ones, each after a run of the previous stage.
+    """Stage of a prompt tree: runs of tokens that one pass evaluates, n different ones, each after one before it.
 
     ``tokens`` holds the n runs, some of which may be empty, and ``parents`` (n,) the indices of their predecessors.
     """
@@ -28,20 +28,20 @@ class TreeStage:
 
     @property
     def width(self) -> int:
-        """Length of the longest run: shorter ones are padded to it."""
+        """Length of the longest run of a stage of the prompt tree: shorter ones are padded to it."""
         return max(map(len, self.tokens))
 
 
 @dataclass(frozen=True)
 class PromptTree:
-    """Sequences in stages; ``leaves`` are the indices of the sequences in the last stage."""
+    """Tree of a batch's prompts in stages; ``leaves`` are the indices of the prompts in the last stage."""
 
     stages: list[TreeStage]
     leaves: list[int]
 
     @classmethod
     def of(cls, sequences: Sequence[Sequence[int]], cheapest: bool = True) -> "PromptTree":
-        """Return the cheapest tree, which may be a row for each sequence, or the deepest.
+        """Return the cheapest prompt tree, which may be a row for each prompt, or the deepest.
 
         >>> tree = PromptTree.of([[1] * 99 + [2], [1] * 99 + [3], [4] * 100])
         >>> [[len(run) for run in stage.tokens] for stage in tree.stages], tree.leaves
@@ -53,7 +53,7 @@ class PromptTree:
 
     @classmethod
     def in_stages(cls, sequences: Sequence[Sequence[int]], depth: int) -> "PromptTree":
-        """Return the tree of at most ``depth`` stages; in the last one each sequence has its own run."""
+        """Return the prompt tree of at most ``depth`` stages; in the last one each prompt has its own run."""
         stages: list[TreeStage] = []
         places, done = [0] * len(sequences), [0] * len(sequences)
         while len(stages) < depth and not (stages and all(map(_ended, sequences, done))):
@@ -83,14 +83,14 @@ def _ended(sequence: Sequence[int], done: int) -> bool:
 
 
 def common_prefix(sequences: Sequence[Sequence[int]]) -> list[int]:
-    """Return the longest common prefix of all sequences: that of the first and the last in lexical order."""
+    """Return the longest common prefix of all prompts of a batch: that of the first and the last in lexical order."""
     lists = [list(sequence) for sequence in sequences]
     first, last = min(lists), max(lists)
     return [a for a, _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))]
 
 
 class BlockSizes(NamedTuple):
-    """Limits of the blocks of a stage: the difference of prompt lengths, and the prompt tokens of a block.
+    """Limits of the batches (blocks) of a stage: the difference of prompt lengths, and the prompt tokens of a block.
 
     The first block has 1/``ramp_up`` of the size of the later ones, the second 2/``ramp_up``, the third 4/``ramp_up``.
     """
@@ -108,7 +108,7 @@ is: blocks are as large as the memory allows from the first one on, which takes 
 
 @dataclass(frozen=True)
 class BatchContext:
-    """Summary of all requests of a stage, which the numbers of each block depend on besides its own requests."""
+    """Batch context: summary of all requests of a stage, on which the numbers of each block depend as well."""
 
     shared: list[int]
     """The tokens with which every prompt begins."""
@@ -121,7 +121,7 @@ class BatchContext:
 
     @classmethod
     def of(cls, encoded: Sequence[tuple[list[int], Request]]) -> "BatchContext":
-        """Return the summary of requests, at least one, with their prompts' ids."""
+        """Return the batch context of requests, at least one, with their prompts' ids."""
         prompts = sorted((ids for ids, _ in encoded), key=len)
         shorter = [prompt for prompt in prompts if len(prompt) < len(prompts[-1])]
         return cls(
@@ -133,7 +133,7 @@ class BatchContext:
 
 
 def in_order(encoded: Sequence[tuple[list[int], Request]]) -> list[tuple[list[int], Request]]:
-    """Return requests, with their prompts' ids, by prompt length.
+    """Return requests, with their prompts' ids, by prompt length, for batches with little padding.
 
     Prompts with a common prefix (the questions to a passage, say) stay together, at the place of the longest.
     """
@@ -156,7 +156,7 @@ def in_order(encoded: Sequence[tuple[list[int], Request]]) -> list[tuple[list[in
 
 
 def _batch_key(request: Request) -> tuple[Any, ...]:
-    """Return the properties that requests of one block share."""
+    """Return the properties that requests of one batch share."""
     enumeration = request.enumeration
     enumerated = (request.max_new_tokens, enumeration.temperatures, enumeration.choices is None) if enumeration else ()
     return request.first_line, enumerated
@@ -165,7 +165,7 @@ def _batch_key(request: Request) -> tuple[Any, ...]:
 def growing_blocks(
     encoded: list[tuple[list[int], Request]], max_answers: int, sizes: BlockSizes
 ) -> Iterator[list[tuple[list[int], Request]]]:
-    """Yield the blocks of a stage: prompts, :func:`in_order`. Answers are stored block by block."""
+    """Yield the batches (blocks) of a stage: prompts, :func:`in_order`. Answers are stored block by block."""
     number = 0
 
     def share(whole: int) -> int:
@@ -182,8 +182,8 @@ def blocks(
     padding: int,
     tokens_at_once: Callable[[], int],
 ) -> Iterator[list[tuple[list[int], Request]]]:
-    """Yield blocks of prompts, in the given order, with at most ``answers_at_once()`` answers (or one prompt) and
-    lengths that differ by at most ``padding`` tokens.
+    """Yield batches (blocks) of prompts, in the given order, with at most ``answers_at_once()`` answers (or one prompt)
+    and lengths that differ by at most ``padding`` tokens.
     """
     block: list[tuple[list[int], Request]] = []
     answers = shortest = longest = 0

@@ -43,7 +43,7 @@ def sent(device: torch.device, *arrays: NDArray[Any]) -> list[Tensor]:
 
 
 def fetched(*tensors: Tensor) -> list[Floats]:
-    """Return tensors as arrays of float64, with one wait for the device."""
+    """Return tensors of a device as arrays of float64, with one wait for the device."""
     sizes = [tensor.numel() for tensor in tensors]
     packed = torch.empty(sum(sizes), dtype=torch.float64, device=tensors[0].device)
     numbers = torch.cat([tensor.flatten() for tensor in tensors], out=packed).cpu().numpy()
@@ -52,7 +52,7 @@ def fetched(*tensors: Tensor) -> list[Floats]:
 
 
 def free_memory(device: torch.device) -> int:
-    """Return the free memory in bytes."""
+    """Return the free memory of a device in bytes."""
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
@@ -67,7 +67,7 @@ from a batch takes 4 to 6 times its size. With the free memory instead, rounding
 
 
 def rows_per_batch(vocabulary: int, device: torch.device) -> int:
-    """Return the number of rows of logits in a batch."""
+    """Return the number of rows of logits in a batch, by the memory of the device."""
     size = BYTES_PER_BATCH
     if device.type == "cuda":
         size = torch.cuda.get_device_properties(device).total_memory // BATCHES_PER_DEVICE
@@ -75,12 +75,12 @@ def rows_per_batch(vocabulary: int, device: torch.device) -> int:
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Return whether an error means out of memory; torch's CPU allocator raises a plain RuntimeError."""
+    """Return whether an error means that a device is out of memory; torch's CPU allocator raises a RuntimeError."""
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
 def bytes_per_question(model: Any, packed: bool, prompt_tokens: int, answers: int, new_tokens: int) -> int:
-    """Return the maximum memory of a question in flight, in bytes: every answer differs from the first token on.
+    """Return the maximum memory on the device of a question in flight, in bytes: all its answers differ at once.
 
     These are the keys and values of prompt and answers in every layer of ``model``, and the activations of one layer
     for each answer. Without ``packed`` prefixes, each answer has a copy of its prompt's keys and values and a row of
@@ -109,7 +109,7 @@ BACKENDS = ("oneDNN", "torch")
 
 
 class OneDnnLinear(nn.Module):
-    """A linear layer by oneDNN; its weights are brought into oneDNN's own order unless an embedding shares them."""
+    """Linear layer for the CPU by oneDNN; its weights are in oneDNN's own order unless an embedding shares them."""
 
     def __init__(self, linear: nn.Linear, shared: bool) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ class OneDnnLinear(nn.Module):
 
 @torch.inference_mode()
 def use_faster_linear(model: Any) -> str:
-    """Replace the model's float32 linear layers by oneDNN's if these are faster; return "oneDNN" or "torch"."""
+    """Replace the model's float32 linear layers on the CPU by oneDNN's if faster; return "oneDNN" or "torch"."""
     if model.device.type != "cpu" or model.dtype != torch.float32 or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
         return "torch"
     shared = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
@@ -157,7 +157,7 @@ def _faster(one_dnn: OneDnnLinear, plain: nn.Linear, x: Tensor) -> str:
 
 
 def _seconds(layer: Callable[[Tensor], Tensor], x: Tensor) -> float:
-    """Return the shortest of several passes."""
+    """Return the shortest time of several passes through a linear layer."""
     durations = []
     for _ in range(5):
         start = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Random draws of tokens, independent of the rest of the batch.
+"""Random draws of tokens by a local model, independent of the rest of the batch.
 
 Every answer has a counter-based stream of random numbers, and a token is drawn from a *blocked* cumulative
 distribution: a block of the vocabulary, then a part of the block, then the token, each with a fresh uniform number.
@@ -35,8 +35,8 @@ MB."""
 def answer_uniforms(
     seed: int, question_id: str, rewrite: int, conditions: Sequence[tuple[float, int]], tokens: int
 ) -> NDArray[np.float64]:
-    """Return the uniform numbers in [0, 1) of answers (a,) by temperature and trial, (a, tokens, LEVELS): the same in
-    every batch.
+    """Return the uniform numbers in [0, 1) for draws of answers (a,) by temperature and trial, (a, tokens, LEVELS): the
+    same in every batch.
 
     Philox-4x64 (Salmon et al. 2011): the key is a hash of (seed, question, rewrite), and the upper half of the counter
     holds temperature and trial, so that no two streams overlap.
@@ -57,7 +57,7 @@ def answer_uniforms(
 
 
 class TokenDraws(NamedTuple):
-    """Tokens (a,) of a answers, their log-probabilities (a,) at temperature 1, and those (a,) at the sampling
+    """Drawn tokens (a,) of a answers, their log-probabilities (a,) at temperature 1, and those (a,) at the sampling
     temperature, after truncation; ``top_logprobs`` (n, k) are the largest after each prefix, at temperature 1.
     """
 
@@ -68,7 +68,7 @@ class TokenDraws(NamedTuple):
 
 
 class LevelDraws:
-    """Draws of one token for each of a answers after the prefixes of a level, whose logits come in batches of rows.
+    """Random draws of one token for each of a answers after the prefixes of a level; logits come in batches of rows.
 
     Each batch draws a block of the vocabulary for each answer; :meth:`result` draws the rest for all answers together,
     and waits for the device once.
@@ -110,7 +110,7 @@ class LevelDraws:
         self._chunks: list[list[Tensor]] = []
 
     def add(self, raw: Tensor, penalized: Tensor) -> None:
-        """Draw blocks after the next rows of the level: ``raw`` logits (m, V), and those that are drawn from."""
+        """Draw blocks of tokens after a level's next rows: ``raw`` logits (m, V), and those that are drawn from."""
         first, self._rows = self._rows, self._rows + len(raw)
         normaliser, device = raw.logsumexp(dim=-1), raw.device
         largest = raw.topk(self._top, dim=-1).values if self._top else raw[:, :0]
@@ -146,7 +146,7 @@ class LevelDraws:
             self._chunks.append([block, sums.sum(dim=-1).log(), *of_block])
 
     def result(self) -> TokenDraws:
-        """Return the draws, in the order of the answers."""
+        """Return the drawn tokens, in the order of the answers."""
         columns = [*zip(*self._batches, strict=True)]
         if self._chunks:
             *known, weights, block_values = zip(*self._chunks, strict=True)
@@ -173,14 +173,14 @@ class LevelDraws:
 
 
 def _in_blocks(weights: Tensor) -> Tensor:
-    """Return weights (p, V) as (p, blocks, BLOCK), filled up with zeros."""
+    """Return weights (p, V) for draws as (p, blocks, BLOCK), filled up with zeros."""
     if padding := -weights.shape[1] % BLOCK:
         weights = torch.nn.functional.pad(weights, (0, padding))
     return weights.view(len(weights), -1, BLOCK)
 
 
 def _pick(weights: Tensor, uniform: Tensor) -> Tensor:
-    """Return indices (a,) drawn with probability ∝ weights (a, m) ≥ 0 by the inverse cumulative distribution.
+    """Draw indices (a,) with probability ∝ weights (a, m) ≥ 0 by the inverse cumulative distribution.
 
     A float64 ``uniform`` (a,) below 1 times the sum is below the sum, however it is rounded, so that no weight of 0 is
     drawn.

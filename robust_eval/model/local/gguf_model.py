@@ -75,7 +75,7 @@ def _place(name: str, sha256: str) -> Path:
 
 
 def _is_whole(folder: Path) -> bool:
-    """Return whether a converted model is complete; an empty file was never written."""
+    """Return whether a model converted from GGUF is complete; an empty file was never written."""
     try:
         sizes = [file.stat().st_size for file in folder.iterdir()]
     except OSError:
@@ -91,7 +91,7 @@ def _checked_hash(file: Path, sha256: str | None) -> str:
 
 
 def _embedded_file(path: str, sha256: str | None) -> Path:
-    """Return a file of an embedded package; one that is divided among packages is joined once, in the cache."""
+    """Return the GGUF file of an embedded package; one divided among packages is joined once, in the cache."""
     package, _, name = path.removeprefix(EMBEDDED).partition("/")
     file = package_folder(package) / name
     if file.is_file():
@@ -167,7 +167,7 @@ def _lossy(gguf: Path, loss: str) -> UserError:
 
 
 def _check_metadata(gguf: Path, metadata: dict[str, Any], tensors: tuple[str, ...]) -> None:
-    """Raise UserError if transformers would drop a part of the model."""
+    """Raise UserError if transformers would drop a part of the model of a GGUF file."""
     architecture = metadata["general.architecture"]
     kind, split = metadata.get("tokenizer.ggml.model"), metadata.get("tokenizer.ggml.pre")
     if metadata.get("split.count", 1) > 1:
@@ -189,7 +189,7 @@ def _check_metadata(gguf: Path, metadata: dict[str, Any], tensors: tuple[str, ..
 
 
 def _mend_tokenizer(tokenizer: Any, metadata: dict[str, Any]) -> None:
-    """Set what transformers does not take from the file."""
+    """Set what transformers does not take from a GGUF file for the tokenizer."""
     from tokenizers import pre_tokenizers
 
     split = metadata.get("tokenizer.ggml.pre")
@@ -208,7 +208,7 @@ def _mend_tokenizer(tokenizer: Any, metadata: dict[str, Any]) -> None:
 
 
 def _mend_positions(model: Any, gguf: Path) -> None:
-    """Scale the rotary frequencies as Llama 3.1 does; UserError if that does not give the divisors of the file."""
+    """Scale rotary frequencies as Llama 3.1 does; UserError if that does not give the divisors of the GGUF file."""
     import torch
     from gguf import GGUFReader
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
@@ -223,7 +223,7 @@ def _mend_positions(model: Any, gguf: Path) -> None:
 
 
 def _set_end_tokens(model: Any, metadata: dict[str, Any]) -> None:
-    """Let an answer end at each token that the file names as an end: of the text, of a turn, of a message."""
+    """Let an answer end at each token that the GGUF file names as an end: of the text, of a turn, of a message."""
     named = [metadata.get(f"tokenizer.ggml.{name}_token_id") for name in _END_TOKENS]
     ends = list(dict.fromkeys(token for token in named if token is not None))
     if len(ends) > 1:

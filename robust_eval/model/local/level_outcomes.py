@@ -1,4 +1,4 @@
-"""Outcomes of the prefixes of a level: the answers that end there, and scores for the expansion of the others.
+"""Outcomes of the prefixes of a tree level: answers that end there, and scores for the expansion of the others.
 
 They are computed for many questions together, before the device is waited for.
 """
@@ -24,7 +24,7 @@ any other. They decide the allocation of the nodes, and stand in for prefixes wi
 
 
 class Outcomes(NamedTuple):
-    """Next-token outcomes of n prefixes, as arrays.
+    """Next-token outcomes of the n prefixes of a tree level, as arrays.
 
     ``log_total`` (n, T) and ``shares`` (n, 3, T) are the masses of the tokens that end an answer rightly, wrongly, or
     leave it open; ``ends`` the likeliest of each (n, 3), −1 if there is none. ``certain`` (s,) are the rows of the
@@ -56,7 +56,7 @@ def outcomes(
     temperatures: Sequence[float],
     generation: Generation,
 ) -> tuple[Outcomes, TreeScores]:
-    """Return the outcomes of n prefixes of t trees, and scores for the expansion with each token.
+    """Return the outcomes of a level's n prefixes of t trees, and scores for the expansion with each token.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def _scored(
     generation: Generation,
     blocks: Tensor,
 ) -> Masses:
-    """Return the masses of the answers that end at n prefixes, and write the scores of each next token to ``blocks``.
+    """Return the masses of answers that end at the n prefixes of a level; write the next tokens' scores to ``blocks``.
 
     A score is the root of the sum, over temperatures, of the squared probability of the longer prefix, times the prior
     standard deviation of its verdict. After the last token all scores stay 0.
@@ -134,12 +134,12 @@ def _scored(
 
 
 def _pairs(sets: Sequence[Ids]) -> tuple[Ids, Ids]:
-    """Return the rows (m,) and the tokens (m,) of n sets of tokens, one set for each row."""
+    """Return the rows (m,) and the tokens (m,) of n outcome sets of tokens, one set for each row."""
     return np.repeat(np.arange(len(sets)), [len(ids) for ids in sets]), np.concatenate(sets)
 
 
 def _likeliest(sets: Sequence[tuple[Ids, ...]], logits: Floats, likeliest_wrong: Floats) -> Ids:
-    """Return (n, 3) the likeliest tokens of the three sets of each of n prefixes, −1 for an empty set.
+    """Return (n, 3) the likeliest token of each of three outcomes of a level's n prefixes, −1 for an empty set.
 
     ``logits`` (m,) are those of all tokens of all sets; ``likeliest_wrong`` (n,), if any, replace the second sets.
     """

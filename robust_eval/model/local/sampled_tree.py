@@ -1,4 +1,4 @@
-"""Tree of all answers to a question, at every temperature: each distinct prefix is evaluated once.
+"""Tree of all sampled answers to a question, at every temperature: each distinct prefix is evaluated once.
 
 The logits after a prefix depend neither on the temperature nor on the trial. So the model evaluates the shared part of
 all prompts once, the rest of each prompt once, and then, level by level, every distinct prefix of the answers to many
@@ -27,7 +27,7 @@ LENGTH, STOP, DECIDED = range(3)
 
 @dataclass(frozen=True)
 class TokenPaths:
-    """The answers to one prompt as token paths: a = temperatures × trials answers, temperature-major, n tokens wide.
+    """Sampled answers to one prompt as token paths: a = temperatures × trials, temperature-major, n tokens wide.
 
     ``lengths`` (a,) counts each answer's tokens; entries beyond are undefined. ``top_logprobs`` is (a, n, k).
     """
@@ -42,7 +42,7 @@ class TokenPaths:
     finish: NDArray[np.int8]
 
     def finish_reason(self, row: int) -> str:
-        """Return the finish reason of an answer: stop, length, or closed (no continuation can make it wrong)."""
+        """Return the finish reason of a sampled answer: stop, length, or closed (no continuation can make it wrong)."""
         return FINISH_REASONS[self.finish[row]]
 
 
@@ -54,7 +54,7 @@ def sample_answers(
     vocabulary: Vocabulary,
     generation: Generation,
 ) -> list[TokenPaths]:
-    """Draw the answers to a block of requests; ``prompts`` are their token ids."""
+    """Sample the answers to a block of requests from a tree; ``prompts`` are their token ids."""
     width = max(request.max_new_tokens for request in requests)
     top = max(request.top_logprobs for request in requests)
     pending = [request.pending for request in requests]
@@ -111,7 +111,7 @@ def sample_answers(
 
 
 class _PrefixTracker:
-    """Texts of the prefixes, for ends that depend on them: stop strings, and requests that stop at a right answer."""
+    """Texts of the tree's prefixes, for ends that depend on them: stop strings, and a stop at a right answer."""
 
     def __init__(self, requests: Sequence[Request], vocabulary: Vocabulary) -> None:
         matchers = [request.matcher if request.stop_on_match else None for request in requests]
@@ -124,7 +124,7 @@ class _PrefixTracker:
         self._texts = [b""] * len(requests)
 
     def ended(self, prefixes: Ids, tokens: Ids) -> NDArray[np.int8]:
-        """Return the finish (m,) of answers with these tokens after these prefixes; LENGTH for unfinished ones."""
+        """Return the finish (m,) of sampled answers with these tokens after prefixes; LENGTH for unfinished ones."""
         ended = np.where(self._vocabulary.ends[tokens], STOP, LENGTH).astype(np.int8)
         decided: dict[int, Ids] = {}
         for place, (prefix, token) in enumerate(self._pairs(prefixes, tokens)):
@@ -140,19 +140,19 @@ class _PrefixTracker:
         return ended
 
     def descend(self, parents: Ids, tokens: Ids) -> None:
-        """Descend to the next level: ``tokens`` (m,) after ``parents`` (m,) of this one."""
+        """Descend to the next level of the sampled tree: ``tokens`` (m,) after ``parents`` (m,) of this one."""
         if self._reads:
             raw = self._vocabulary.texts.raw
             self._texts = [self._texts[parent] + raw[token] for parent, token in self._pairs(parents, tokens)]
             self._question = self._question[parents]
 
     def _pairs(self, prefixes: Ids, tokens: Ids) -> Iterable[tuple[int, int]]:
-        """Return prefixes with their next tokens; none if no text is tracked."""
+        """Return prefixes of sampled answers with their next tokens; none if no text is tracked."""
         return zip(prefixes.tolist(), tokens.tolist(), strict=True) if self._reads else ()
 
 
 def _by_request(requests: Sequence[Request], counts: Sequence[int], *columns: NDArray[Any]) -> list[TokenPaths]:
-    """Split the answers of a block, in the order of :class:`TokenPaths`' fields, by request with its number of them."""
+    """Split sampled answers of a block, in the order of :class:`TokenPaths`' fields, by request with their number."""
     bounds = np.cumsum([0, *counts])
     paths = []
     for request, start, stop in zip(requests, bounds[:-1], bounds[1:], strict=True):

@@ -23,7 +23,7 @@ Vectors = NDArray[np.float32]
 
 
 class Sentences:
-    """Unit vectors of texts, each distinct one embedded once; the model is loaded with the first.
+    """Sentence embeddings: unit vectors of texts, each distinct one embedded once; the model is loaded with the first.
 
     ``path`` is a folder, a hub id, or ``embedded:PACKAGE/FOLDER`` of the package index.
     """
@@ -33,16 +33,16 @@ class Sentences:
         self._vectors: dict[str, Vectors] = {}
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """Return (texts, dimensions) vectors of length 1; UserError if the model cannot be loaded."""
+        """Return sentence embeddings (texts, dimensions) of length 1; UserError if the model cannot be loaded."""
         return np.stack(self.each(texts))
 
     def each(self, texts: Sequence[str]) -> list[Vectors]:
-        """Return the vectors of :meth:`embed` as a list, without a copy."""
+        """Return the sentence embeddings of :meth:`embed` as a list, without a copy."""
         self.precompute(texts)
         return [self._vectors[text] for text in texts]
 
     def precompute(self, texts: Iterable[str]) -> None:
-        """Embed the new ones among the texts together, which is faster than question by question."""
+        """Embed the new ones among the sentences together, which is faster than question by question."""
         new = [text for text in dict.fromkeys(texts) if text not in self._vectors]
         new.sort(key=len, reverse=True)  # those of about the same length together: a batch is as long as its longest
         batches = [new[start : start + BATCH_SIZE] for start in range(0, len(new), BATCH_SIZE)]
@@ -51,7 +51,7 @@ class Sentences:
 
 
 def encoded(path: str, texts: Sequence[str]) -> Vectors:
-    """Return (texts, dimensions) vectors of length 1, computed in this process by the model at ``path``."""
+    """Return sentence embeddings (texts, dimensions) of length 1, computed in this process by the model at ``path``."""
     model = sentence_transformer(path)
     vectors: Vectors = model.encode(list(texts), normalize_embeddings=True, batch_size=BATCH_SIZE)
     return vectors
@@ -59,7 +59,7 @@ def encoded(path: str, texts: Sequence[str]) -> Vectors:
 
 @lru_cache(maxsize=2)
 def sentence_transformer(path: str) -> Any:
-    """Load the model, once for all uses; UserError if that fails."""
+    """Load the sentence model, once for all uses; UserError if that fails."""
     from safetensors import SafetensorError
     from sentence_transformers import SentenceTransformer
 
@@ -91,7 +91,7 @@ def _fit(path: str, pairs: Sequence[tuple[str, str]]) -> list[float]:
 
 @lru_cache(maxsize=2)
 def cross_encoder(path: str) -> Any:
-    """Load a model of (question, answer) pairs, once for all uses; UserError if that fails.
+    """Load a sentence model of (question, answer) pairs, once for all uses; UserError if that fails.
 
     ``path`` is that of :class:`Sentences`.
     """
@@ -103,7 +103,7 @@ def cross_encoder(path: str) -> Any:
 
 
 def loaded_cross_encoder(path: str) -> Any:
-    """Load a model of pairs of texts; UserError if that fails."""
+    """Load a sentence model of pairs of texts; UserError if that fails."""
     from sentence_transformers import CrossEncoder
 
     where = resolve_model_path("cross-encoder", path)
@@ -118,7 +118,7 @@ def loaded_cross_encoder(path: str) -> Any:
 
 
 class Inference(NamedTuple):
-    """Inference model with the index of its label for entailment."""
+    """Model of natural language inference, with the index of its label for entailment."""
 
     model: Any
     label: int
@@ -144,7 +144,7 @@ def _entailed(path: str, pairs: Sequence[tuple[str, str]]) -> list[bool]:
 
 @lru_cache(maxsize=1)
 def inference_model(path: str) -> Inference:
-    """Load the model, once; UserError if that fails, or no label is entailment."""
+    """Load the entailment model, once; UserError if that fails, or no label is entailment."""
     model = loaded_cross_encoder(path)
     labels = {int(number): str(name) for number, name in (model.model.config.id2label or {}).items()}
     entailment_labels = [number for number, name in labels.items() if name.lower() == ENTAILMENT]
@@ -158,7 +158,7 @@ def inference_model(path: str) -> Inference:
 
 
 def resolve_model_path(kind: str, path: str) -> str:
-    """Return the folder, or the hub id, of a model; UserError, with the ``kind`` of model, for a missing folder.
+    """Return the folder, or hub id, of a sentence model; UserError, with its ``kind``, for a missing folder.
 
     ``path`` is that of :class:`Sentences`.
     """

@@ -17,7 +17,7 @@ MAX_ANSWERS_AT_ONCE = {False: 1600, True: 25_600}
 
 @dataclass
 class TransformersSettings:
-    """Source of a local model, and how it is run."""
+    """Settings of a local model: its source, and how it is run."""
 
     name: str
     """The name of the model in logs, tables and the tracker."""
@@ -68,41 +68,41 @@ class TransformersSettings:
             raise ValueError("sha256 must be set for an embedded model")
 
     def reply_tokens(self, max_new_tokens: int) -> int:
-        """Return the maximum number of tokens of a reply whose answer may have ``max_new_tokens``."""
+        """Return the maximum number of tokens of a local reply whose answer may have ``max_new_tokens``."""
         return max_new_tokens + (self.thinking_budget or 0)
 
     @property
     def max_answers_at_once(self) -> int:
-        """Maximum number of answers in a block, if the memory holds them."""
+        """Maximum number of answers in a block by the settings, if the memory holds them."""
         return self.batch_size or MAX_ANSWERS_AT_ONCE[self.effective_device.startswith("cuda")]
 
     @property
     def block_sizes(self) -> BlockSizes:
-        """Limits of blocks on the model's device."""
+        """Limits of blocks on the device of the settings."""
         return BLOCK_SIZES[self.effective_device.startswith("cuda")]
 
     @property
     def effective_device(self) -> str:
-        """The torch device that the model runs on."""
+        """Torch device on which a local model runs, after the setting ``device``."""
         if self.device != "auto":
             return self.device
         return "cuda" if has_cuda() else "cpu"
 
     @property
     def effective_dtype(self) -> str:
-        """The number format of the weights."""
+        """Number format of a local model's weights, after the setting ``dtype``."""
         if self.dtype != "auto":
             return self.dtype
         return "bfloat16" if self.effective_device.startswith("cuda") else "float32"
 
     def encoder(self, tokenizer: Any) -> PromptEncoder:
-        """Return the encoder of prompts for a tokenizer; it opens the reasoning of a reasoning model."""
+        """Return the prompt encoder of these settings for a tokenizer; it opens the reasoning of a reasoning model."""
         thinking = self.thinking(tokenizer)
         opened = str if thinking is None else thinking.opened
         return PromptEncoder(tokenizer, self.prompt_style, self.chat_template, opened)
 
     def thinking(self, tokenizer: Any) -> ReasoningFormat | None:
-        """Return the format of the model's reasoning; None without a reasoning budget."""
+        """Return the format of the local model's reasoning; None without a reasoning budget."""
         if self.thinking_budget is None:
             return None
         return ReasoningFormat(tokenizer, self.thinking_budget, self.chat_template.thinking_end)

@@ -1,4 +1,4 @@
-"""Probabilities of sets of next tokens at all temperatures t, from one pass over the logits x of each row.
+"""Tempered probabilities of sets of next tokens at all temperatures t, from one pass over each row's logits x.
 
 On the CPU, the logits of a row are counted in bins. Bins close to the largest logit are narrow, bins far below it are
 wide. With c the centre of a bin and d = x − c, exp(x / t) = exp(c / t) · (1 + d / t + d² / 2t² + …). So three sums in
@@ -42,7 +42,7 @@ _ONE = torch.ones(1, dtype=torch.float64)
 
 
 class _Powers(NamedTuple):
-    """Contributions of the bins at T ``temperatures`` (T,).
+    """Contributions of the bins of a histogram of logits at T ``temperatures`` (T,).
 
     ``of_sums`` (3 · BINS, T) is the contribution to Σ exp(x / t) for each unit of the three sums; ``squared`` (T, BINS)
     is exp(c / t)².
@@ -94,7 +94,7 @@ class LogitHistogram:
         return (torch.cat(tuple(self._sums), dim=1) @ self._powers.of_sums)[:m]
 
     def of_sets(self, x: Tensor, rows: Sequence[int], sets: Sequence[Ids]) -> Tensor:
-        """Return (n, T) Σ exp(x / t) in float64 over n sets of tokens, those of ``rows`` (n,) of the last
+        """Return (n, T) Σ exp(x / t) by bins, in float64, over n sets of tokens, those of ``rows`` (n,) of the last
         counted block.
         """
         few = [ids if len(ids) < HISTOGRAM_MIN_TOKENS else ids[:0] for ids in sets]
@@ -105,7 +105,7 @@ class LogitHistogram:
         return sums
 
     def _of_many(self, row: int, tokens: Tensor) -> Tensor:
-        """Return (T,) Σ exp(x / t) over tokens of a row."""
+        """Return (T,) Σ exp(x / t) by bins over many tokens of a row."""
         bins, moment = self._bin[row, tokens], self._distance[row, tokens].double()
         sums = moment.new_zeros((3, BINS))
         self._count(bins, moment, sums)
@@ -119,8 +119,8 @@ class LogitHistogram:
         second.scatter_add_(-1, bins, moment.square_())
 
     def importance(self, weights: Tensor, out: Tensor) -> None:
-        """Write to ``out`` (m, V) the root of Σ (w · exp(x / t))² over temperatures, ``weights`` (m, T), of the block
-        that was counted last. Tokens of one bin are taken to be alike.
+        """Write to ``out`` (m, V), by bins, the root of Σ (w · exp(x / t))² over temperatures, ``weights`` (m, T), of
+        the block that was counted last. Tokens of one bin are taken to be alike.
         """
         table = (weights.square() @ self._powers.squared).sqrt_().to(out.dtype)
         torch.gather(table, 1, self._bin[: len(out)], out=out)
@@ -133,7 +133,7 @@ ROWS_PER_BATCH = {False: 8, True: 256}
 
 @dataclass(frozen=True)
 class Masses:
-    """Probability masses of n prefixes at T temperatures, on the logits' device.
+    """Tempered probability masses of n prefixes at T temperatures, on the logits' device.
 
     ``log_total`` (n, T) is log Σ exp(x / t) over the vocabulary, x the logits less ``highest`` (n,), the row's largest;
     ``shares`` (n, sets, T) is the probability of each set of tokens.
@@ -144,7 +144,7 @@ class Masses:
     highest: Tensor
 
     def arrays(self) -> tuple[Floats, Floats]:
-        """Return totals and shares as arrays."""
+        """Return tempered totals and shares as arrays."""
         log_total, shares = fetched(self.log_total, self.shares)
         return log_total, shares
 
@@ -157,7 +157,7 @@ def tempered_masses(
     weight: Tensor | None = None,
     importance: Tensor | None = None,
 ) -> Masses:
-    """Return probabilities of sets of next tokens, and write the importance of each token.
+    """Return tempered probabilities of sets of next tokens, and write the importance of each token.
 
     Parameters
     ----------
@@ -206,23 +206,23 @@ def tempered_masses(
 
 
 class _TruncatedPowers:
-    """exp(x / t) of a block of logits at each temperature, 0 for tokens that the truncation cuts."""
+    """Tempered powers exp(x / t) of a block of logits at each temperature, 0 for tokens that the truncation cuts."""
 
     def __init__(self, temperatures: Sequence[float], generation: Generation) -> None:
         self._temperatures, self._generation = temperatures, generation
         self._powers: list[Tensor] = []
 
     def totals(self, x: Tensor) -> Tensor:
-        """Return (m, T) the sums over each row of x (m, V), the logits less the largest, in float64."""
+        """Return (m, T) truncated sums over each row of x (m, V), the logits less the largest, in float64."""
         self._powers = [self._generation.truncated(x / t).exp_() for t in self._temperatures]
         return torch.stack([row_sums(power) for power in self._powers], dim=-1)
 
     def of_sets(self, x: Tensor, rows: Sequence[int], sets: Sequence[Ids]) -> Tensor:
-        """Return (n, T) their sums in float64 over n sets of tokens, those of ``rows`` (n,) of the same block x."""
+        """Return (n, T) truncated sums in float64 over n sets of tokens, those of ``rows`` (n,) of the same block x."""
         return set_sums(rows, sets, lambda *at: torch.stack([power[at] for power in self._powers], dim=-1), x.device)
 
     def importance(self, weights: Tensor, out: Tensor) -> None:
-        """Write to ``out`` (m, V) the root of Σ (w · exp(x / t))² over temperatures, ``weights`` (m, T)."""
+        """Write to ``out`` (m, V) the root of truncated Σ (w · exp(x / t))² over temperatures, ``weights`` (m, T)."""
         squares = [
             (power * weight.to(power.dtype)[:, None]).square_()
             for power, weight in zip(self._powers, weights.T, strict=True)
@@ -233,7 +233,7 @@ class _TruncatedPowers:
 def tempered_logprobs(
     logits: Tensor, rows: Ids, tokens: Ids, log_total: Floats, temperatures: Sequence[float], generation: Generation
 ) -> Floats:
-    """Return (m, T) log-probabilities of the next tokens ``tokens`` (m,) after the prefixes ``rows`` (m,); −inf where
+    """Return (m, T) tempered log-probabilities of the next ``tokens`` (m,) after the prefixes ``rows`` (m,); −inf where
     cut.
     """
     cut_rows = np.unique(rows) if generation.truncates else rows  # only these need truncation
@@ -248,8 +248,8 @@ def tempered_logprobs(
 
 
 def possible_masks(logits: Tensor, flat: Tensor, temperatures: Sequence[float], generation: Generation) -> list[Tensor]:
-    """Return the mask (m, T) of the temperatures at which the tokens at ``flat`` (m,) indices of logits remain, on
-    their device; none unless the vocabulary is truncated.
+    """Return the mask (m, T) of the temperatures at which truncation leaves the tokens at ``flat`` (m,) indices of
+    logits, on their device; none unless the vocabulary is truncated.
     """
     if not generation.truncates:
         return []
@@ -261,7 +261,7 @@ def possible_masks(logits: Tensor, flat: Tensor, temperatures: Sequence[float], 
 def offset_logprobs(
     values: Floats, highest: Floats, log_total: Floats, temperatures: Sequence[float], possible: Sequence[Floats] = ()
 ) -> Floats:
-    """Return (m, T) log-probabilities of tokens from their logits (m,) and the ``highest`` (m,) of their rows.
+    """Return (m, T) tempered log-probabilities of tokens from their logits (m,) and the ``highest`` (m,) of their rows.
 
     ``log_total`` (m, T) are the rows' totals. ``possible`` has the mask of :func:`possible_masks`, if any: the other
     tokens have −inf.

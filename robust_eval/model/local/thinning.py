@@ -25,7 +25,7 @@ BLOCK = 512
 
 
 def topk(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return the ``count`` largest of each row (m, n), largest first, and their indices in the row.
+    """Return the ``count`` largest (top-k) elements of each long row (m, n), largest first, and their indices.
 
     >>> topk(torch.arange(10_000.0)[None], 2)
     (tensor([[9999., 9998.]]), tensor([[9999, 9998]]))
@@ -45,8 +45,8 @@ def topk(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class ThinnedSample:
-    """Indices (m,) of the kept candidates, ascending, the probability (m,) of keeping each, and its ``place`` (m,)
-    among the chosen ones.
+    """Thinned candidates: indices (m,) of those kept, ascending, the probability (m,) of keeping each, and its
+    ``place`` (m,) among the chosen ones.
     """
 
     index: Ids
@@ -55,15 +55,15 @@ class ThinnedSample:
 
     @classmethod
     def of(cls, index: Ids, probability: Floats) -> "ThinnedSample":
-        """Return the sample of one tree from all that were chosen: some twice, dropped ones with probability 0."""
+        """Return the thinned sample of one tree from all that were chosen: some twice, dropped with probability 0."""
         places = np.flatnonzero(probability > 0)
         indices, first = np.unique(index[places], return_index=True)
         return cls(indices, probability[places][first], places[first])
 
 
 def certain_and_random(largest: Floats, total: float, count: int) -> tuple[int, int]:
-    """Return how many of the ``largest`` candidates, largest first, are certain if ``count`` are kept, and how many are
-    left to chance.
+    """Return how many of the ``largest`` candidates, largest first, are certain if thinning keeps ``count``, and how
+    many are left to chance.
 
     ``total`` is the sum of all scores. All candidates above 0 are certain if there are no more than ``count``.
     """
@@ -86,12 +86,12 @@ def systematic_shares(uniforms: Floats, draws: Ids) -> Floats:
 
 
 def score_blocks(rows: int, size: int, device: torch.device) -> Tensor:
-    """Return zeros (rows + 1, blocks, BLOCK) for scores of rows of ``size`` tokens; the last row stays 0."""
+    """Return zeros (rows + 1, blocks, BLOCK) for candidates' scores, rows of ``size`` tokens; the last row stays 0."""
     return torch.zeros((rows + 1, -(-size // BLOCK), BLOCK), device=device)
 
 
 class TreeScores:
-    """Scores of the candidates of t trees, for a choice of some of each without waiting for the device.
+    """Scores of the candidates of t trees, for thinning without waiting for the device.
 
     A candidate is kept with probability min(1, score / c), with the c for which these add up to the number to keep:
     :func:`certain_and_random` says which are certain. Systematic sampling spreads the others evenly over the order of
@@ -117,8 +117,8 @@ class TreeScores:
         self._scores = scores
 
     def largest(self, count: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the ``count`` largest scores of each tree (t, k), largest first, their flat indices (t, k), and the
-        sum (t,) of all scores, in float64.
+        """Return the ``count`` largest candidates' scores of each tree (t, k), largest first, their flat indices
+        (t, k), and the sum (t,) of all scores, in float64.
         """
         maxima = self._scores.amax(2)[self._row].flatten(1)
         place = maxima.topk(min(count, maxima.shape[1]), dim=1).indices
@@ -127,7 +127,7 @@ class TreeScores:
         return top, index.gather(1, inside), self._cumulative()[:, -1]
 
     def sample(self, removed: Tensor, shares: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Set the scores at the flat indices ``removed`` to 0. Return the flat indices (t, d) at which the cumulative
+        """Thin: set scores at the flat indices ``removed`` to 0. Return the flat indices (t, d) at which the cumulative
         sum of a tree first exceeds ``shares`` (t, d) of its total, the scores there, and the totals (t,), in float64.
         """
         self._scores.view(-1).index_fill_(0, removed, 0)
@@ -144,9 +144,9 @@ class TreeScores:
         return index.gather(2, first)[:, :, 0], values.gather(2, first)[:, :, 0], cumulative[:, -1]
 
     def _cumulative(self) -> Tensor:
-        """Return the cumulative sums (t, blocks) over the blocks of each tree, the first of which is 0."""
+        """Return the cumulative sums (t, blocks) of candidates' scores over the blocks of each tree; the first is 0."""
         return self._scores.sum(2, dtype=torch.float64)[self._row].flatten(1).cumsum(1)
 
     def _indices(self, place: Tensor) -> Tensor:
-        """Return the flat indices (t, k, BLOCK) of the scores in blocks ``place`` (t, k) of the trees."""
+        """Return the flat indices (t, k, BLOCK) of the candidates' scores in blocks ``place`` (t, k) of the trees."""
         return self._start.gather(1, place)[:, :, None] + self._inside

@@ -35,7 +35,7 @@ versions are not used."""
 
 @dataclass
 class Transformers(TransformersSettings, ModelConfig):
-    """Configuration of a local model, with the settings of :class:`TransformersSettings`."""
+    """Configuration of a local model of transformers, with the settings of :class:`TransformersSettings`."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -44,11 +44,11 @@ class Transformers(TransformersSettings, ModelConfig):
             self.prompt_style = "plain"
 
     def service_limits(self) -> ServiceLimits:
-        """Return limits without prices; see ModelConfig."""
+        """Return limits without prices for a local model of transformers; see ModelConfig."""
         return ServiceLimits(chat=self.prompt_style == "chat", reply_tokens=self.reply_tokens)
 
     def identity(self) -> dict[str, Any]:
-        """Return the files of the model, its number format, and its prompt style; see ModelConfig."""
+        """Return the files of the transformers model, its number format, and its prompt style; see ModelConfig."""
         if self._is_gguf:
             files = f"{self._gguf_hash} {CONVERSION}"
         elif reason := no_model(self.path):
@@ -70,7 +70,7 @@ class Transformers(TransformersSettings, ModelConfig):
         }
 
     def tokenizer_file(self) -> Path | None:
-        """Return the tokenizer's file of a model that was loaded here before; None if it has another format."""
+        """Return the tokenizer's file of a transformers model that was loaded before; None if it has another format."""
         if self._is_gguf:
             file = converted_folder(Path(self.path).stem, self._gguf_hash) / TOKENIZER
         elif Path(self.path).is_dir():
@@ -83,7 +83,7 @@ class Transformers(TransformersSettings, ModelConfig):
         return file if file.is_file() else None
 
     def load(self) -> "TransformersModel":
-        """Load weights and tokenizer; UserError names a missing part."""
+        """Load weights and tokenizer with transformers; UserError names a missing part."""
         import torch
         from safetensors import SafetensorError
         from transformers import AutoModelForCausalLM
@@ -111,7 +111,7 @@ class Transformers(TransformersSettings, ModelConfig):
         return loaded
 
     def shard(self, requests: Sequence[Request]) -> Shards:
-        """See ModelConfig; this loads the tokenizer, not the model."""
+        """Divide requests by prompt length, with the tokenizer of transformers, not the model; see ModelConfig."""
         tokenizer = self._tokenizer()
         if requests[0].reasoning is None:
             encode = self.encoder(tokenizer)
@@ -144,11 +144,11 @@ class Transformers(TransformersSettings, ModelConfig):
         return tokenizer
 
     def for_probabilities(self) -> "Transformers":
-        """Return the settings with float32 in place of ``auto``."""
+        """Return the configuration of the transformers model with float32 in place of ``auto``."""
         return replace(self, dtype="float32") if self.dtype == "auto" else self
 
     def on(self, device: str) -> "Transformers":
-        """Return the settings with this device in place of ``auto``."""
+        """Return the configuration of the transformers model with this device in place of ``auto``."""
         return replace(self, device=device) if self.device == "auto" else self
 
     @property
@@ -157,7 +157,7 @@ class Transformers(TransformersSettings, ModelConfig):
 
     @property
     def _is_file(self) -> bool:
-        """True for the path of a GGUF file."""
+        """True if the path of the transformers model is that of a GGUF file."""
         return self.path.endswith(".gguf") and Path(self.path).is_file()
 
     @property

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class TransformersModel(LanguageModel):
-    """Loaded model; see :class:`robust_eval.model.base.LanguageModel`.
+    """Loaded transformers model; see :class:`robust_eval.model.base.LanguageModel`.
 
     ``bytes_per_question`` is the maximum memory of a question of the last block; batch sizes follow from it.
     """
@@ -46,7 +46,7 @@ class TransformersModel(LanguageModel):
         self.bytes_per_question = 0
 
     def description(self) -> dict[str, Any]:
-        """Return the model's metadata and the effective generation settings."""
+        """Return the transformers model's metadata and effective generation settings."""
         return {
             "name": self.config.name,
             "path": self.config.path,
@@ -83,7 +83,7 @@ class TransformersModel(LanguageModel):
     def complete(
         self, requests: Sequence[Request], missing: Set[Item], batch_context: BatchContext | None = None
     ) -> Iterator[list[Reply]]:
-        """Yield the replies to the missing requests, in blocks of prompts of similar length."""
+        """Yield the transformers model's replies to the missing requests, in blocks of prompts of similar length."""
         if not requests:
             return
         requests = [replace(request, cached=frozenset()) if request.cached else request for request in requests]
@@ -125,7 +125,7 @@ class TransformersModel(LanguageModel):
                     yield from self._replies(prefixes, pending, stop)
 
     def _answers_after_reasoning(self, request: Request) -> list[Completion]:
-        """Return the answers to a request, each after its own trace.
+        """Return the loaded model's answers to a request, each after its own reasoning trace.
 
         The traces of one question are generated together, then the answers, without other questions, so that the
         numbers do not depend on the batch context.
@@ -142,7 +142,7 @@ class TransformersModel(LanguageModel):
     def _trace_replies(
         self, requests: Sequence[Request], missing: Set[Item], batch_context: BatchContext | None
     ) -> Iterator[list[Reply]]:
-        """Yield traces of several questions together, or answers after traces.
+        """Yield reasoning traces of several questions together, or the loaded model's answers after traces.
 
         All answers to one question are generated together, whichever are missing: they share its prompt. Other
         questions are not in the batch.
@@ -160,7 +160,7 @@ class TransformersModel(LanguageModel):
                 yield [trace_prompts.read(reply) for reply in replies if reply.request.item in missing]
 
     def _generate(self, encoded: list[tuple[list[int], Request]], stop: tuple[bytes, ...] = ()) -> list[Reply]:
-        """Return the reply to each request, in their order; ``stop`` are additional stop strings."""
+        """Generate the reply to each request, in their order; ``stop`` are additional stop strings."""
         order = sorted(range(len(encoded)), key=lambda place: len(encoded[place][0]))
         ascending = [encoded[place] for place in order]
         batch_context = BatchContext.of(ascending)
@@ -182,7 +182,7 @@ class TransformersModel(LanguageModel):
         return [results[order.index(place)] for place in range(len(encoded))]
 
     def _prefixes_after(self, batch_context: BatchContext) -> tuple[Prefixes, bool]:
-        """Return the evaluator of prefixes after the shared tokens of all prompts, and whether it packs them."""
+        """Return the loaded model's evaluator of prefixes after the prompts' shared tokens; True if it packs them."""
         packs = self._can_pack(batch_context)
         if self._prefixes is None or self._prefixes[0] != (batch_context.shared, packs):
             kind = PackedPrefixes if packs else PrefixRows
@@ -190,7 +190,7 @@ class TransformersModel(LanguageModel):
         return self._prefixes[1], packs
 
     def _check_readable(self, requests: Sequence[Request]) -> None:
-        """Raise UserError if the texts of tokens are needed and unreadable."""
+        """Raise UserError if the texts of the loaded model's tokens are needed and unreadable."""
         if not self.config.stop and not any(request.stop_on_match or request.enumeration for request in requests):
             return
         try:
@@ -204,7 +204,7 @@ class TransformersModel(LanguageModel):
     def _replies(
         self, prefixes: Prefixes, block: Sequence[tuple[list[int], Request]], stop: tuple[bytes, ...] = ()
     ) -> Iterator[list[Reply]]:
-        """Yield the replies to a block of requests; if they exceed the memory, to one half after the other."""
+        """Yield the loaded model's replies to a block; if they exceed the memory, to one half after the other."""
         problem = None
         try:
             replies = self._reply_block(prefixes, block, stop)
@@ -244,7 +244,7 @@ class TransformersModel(LanguageModel):
         return [Reply(r, answers, tree.curve) for r, answers, tree in zip(requests, completions, trees, strict=True)]
 
     def _can_pack(self, batch_context: BatchContext) -> bool:
-        """Return whether packed prefixes reproduce this model's logits at the lengths of these prompts.
+        """Return whether packed prefixes reproduce the loaded model's logits at the lengths of these prompts.
 
         A sliding window has no effect up to the length of the longest prompt with the longest answer. So one tree of
         that length is compared when the length first occurs, not one beyond any window, which can take minutes.

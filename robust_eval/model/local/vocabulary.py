@@ -13,7 +13,7 @@ from robust_eval.model.token_texts import Ids, Mask, TokenTexts, token_texts
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Tokens of a model as the parts of answers.
+    """Vocabulary of a local model: its tokens as the parts of answers.
 
     ``ends`` (V,) are the tokens that end an answer at any position: end-of-text tokens and, in plain text, those with
     a line break. ``carries`` (V,) are those that carry text of the answer (before a line break, if any). An answer also
@@ -29,12 +29,12 @@ class Vocabulary:
 
     @cached_property
     def texts(self) -> TokenTexts:
-        """Texts of the tokens; ValueError if they are unreadable."""
+        """Texts of the vocabulary's tokens; ValueError if they are unreadable."""
         return self.read_texts()
 
     @cached_property
     def end_ids(self) -> Ids:
-        """End tokens, ascending."""
+        """End tokens of the vocabulary, ascending."""
         return np.flatnonzero(self.ends)
 
     @cached_property
@@ -45,12 +45,12 @@ class Vocabulary:
         return np.union1d(self.end_ids, breaks[np.array(something, dtype=bool)]), np.union1d(self.end_ids, breaks)
 
     def ending(self, text: bytes) -> Ids:
-        """Return the tokens that end an answer after ``text``, ascending."""
+        """Return the tokens of the vocabulary that end an answer after ``text``, ascending."""
         ids = self._first_line_ends[bool(text.strip())] if self.first_line else self.end_ids
         return np.union1d(ids, self.stopping(text)) if self.stop else ids
 
     def stopping(self, text: bytes) -> Ids:
-        """Return the tokens that complete a stop string after ``text``."""
+        """Return the tokens of the vocabulary that complete a stop string after ``text``."""
         ids = set(self._with_stop)
         for prefix, tokens in self._completing.items():
             if text.endswith(prefix):
@@ -59,12 +59,12 @@ class Vocabulary:
 
     @cached_property
     def _with_stop(self) -> list[int]:
-        """Tokens that contain a whole stop string."""
+        """Tokens of the vocabulary that contain a whole stop string."""
         return [token for token, raw in enumerate(self.texts.raw) if any(stop in raw for stop in self.stop)]
 
     @cached_property
     def _completing(self) -> dict[bytes, list[int]]:
-        """Tokens that begin with the rest of a stop string, by its prefix."""
+        """Tokens of the vocabulary that begin with the rest of a stop string, by its prefix."""
         completing: dict[bytes, list[int]] = {}
         for stop in self.stop:
             for done in range(1, len(stop)):
@@ -74,7 +74,7 @@ class Vocabulary:
         return completing
 
     def answer(self, text: bytes) -> bytes:
-        """Return the answer of a reply: its first line (the first that is not blank, in chat), up to a stop string."""
+        """Return the answer in a local reply: its first line (first not blank, in chat), up to a stop string."""
         for stop in self.stop:
             text = text.split(stop, 1)[0]
         if self.first_line:
@@ -83,7 +83,7 @@ class Vocabulary:
 
 
 class NextTokenSets(NamedTuple):
-    """Sets of next tokens after a prefix of answers; after any other token the answer is unfinished, and not right.
+    """Sets of next tokens of the vocabulary after a prefix of answers; any other leaves it unfinished, and not right.
 
     ``right`` end the answer and it is right, or decide it: no continuation can make it wrong (these are ``decided``).
     ``wrong`` end it and it is not right. After ``open`` ones it is right if it ends, but a continuation may be wrong.
@@ -99,7 +99,7 @@ class NextTokenSets(NamedTuple):
 
 
 class NextTokenClassifier:
-    """Classifier of the next tokens of the answers to one question; its results are kept by state of the matcher."""
+    """Classifier of the vocabulary's next tokens for one question; its results are kept by state of the matcher."""
 
     def __init__(self, matcher: Matcher, vocabulary: Vocabulary) -> None:
         self._matcher = matcher
@@ -108,7 +108,7 @@ class NextTokenClassifier:
         self._sets: dict[tuple[bytes, bool, bool], NextTokenSets] = {}
 
     def classify(self, text: bytes, last: bool) -> NextTokenSets:
-        """Classify the next tokens after ``text``; ``last``: only one token follows."""
+        """Classify the vocabulary's next tokens after ``text``; ``last``: only one token follows."""
         answer = text.lstrip() if self._vocabulary.first_line else text
         state = answer if self._vocabulary.stop else self._matcher.state(answer)
         key = (text if self._vocabulary.stop else state, not text.strip(), last)
@@ -156,7 +156,7 @@ class AnswerTexts:
         self.vocabularies = {first_line: self._vocabulary(model, first_line) for first_line in (True, False)}
 
     def read(self, ids: tuple[int, ...], first_line: bool) -> tuple[str, int]:
-        """Return the text of an answer, which its first line break may end, and the number of tokens that carry it."""
+        """Return an answer's text from its tokens, which its first line break may end, and the number that carry it."""
         carrying, vocabulary = len(ids), self.vocabularies[first_line]
         if vocabulary.ends[ids[-1]] and not vocabulary.carries[ids[-1]]:
             carrying -= 1
@@ -172,7 +172,7 @@ class AnswerTexts:
         return answer, carrying
 
     def _vocabulary(self, model: Any, first_line: bool) -> Vocabulary:
-        """Return the tokens that end an answer (the ``first_line`` or all of a reply), and those that carry its text.
+        """Return the vocabulary's tokens that end an answer (the ``first_line`` or all), and those that carry its text.
 
         They follow from the tokenizer and the generation config.
         """

@@ -35,7 +35,7 @@ TOLERANCES = 1e-6, 1e-6, 1e-5
 
 
 def row_sums(values: Tensor) -> Tensor:
-    """Return the sums (n,) of rows (n, V) in float64."""
+    """Return the sums over the vocabulary (n,) of rows (n, V) in float64."""
     if values.device.type == "cpu":
         return values.sum(dim=-1, dtype=torch.float64)
     return halved(values.to(torch.float64, copy=True))
@@ -44,7 +44,7 @@ def row_sums(values: Tensor) -> Tensor:
 def set_sums(
     rows: Sequence[int], sets: Sequence[Ids], values: Callable[[Tensor, Tensor], Tensor], device: torch.device
 ) -> Tensor:
-    """Return (n, T) sums in float64 over n sets of tokens, those of ``rows`` (n,).
+    """Return (n, T) sums in float64 over n sets of tokens of the vocabulary, those of ``rows`` (n,).
 
     ``values`` is asked for the numbers (m, T) of m tokens by their rows (m,) and ids (m,).
     """
@@ -56,7 +56,7 @@ def set_sums(
 
 
 def _members(rows: Sequence[int], sets: Sequence[Ids], device: torch.device) -> tuple[Ids, Tensor, Tensor]:
-    """Return the sizes (n,) of sets, and the rows (m,) and ids (m,) of their tokens on the device."""
+    """Return the sizes (n,) of summed sets, and the rows (m,) and ids (m,) of their tokens on the device."""
     sizes = np.array([len(ids) for ids in sets])
     return sizes, to_device(np.repeat(rows, sizes), device), to_device(np.concatenate(sets), device)
 
@@ -77,7 +77,7 @@ def chunked(terms: Tensor, sizes: Ids) -> Tensor:
 
 
 def halved(terms: Tensor) -> Tensor:
-    """Return the sums (n, …) of terms (n, m, …), which are overwritten.
+    """Return the sums (n, …) of terms (n, m, …), in an order of halves; the terms are overwritten.
 
     The second half of the terms is added to the first, element by element, until one is left. Zeros at the end do not
     change a sum.
@@ -91,24 +91,24 @@ def halved(terms: Tensor) -> Tensor:
 
 
 class TorchSums:
-    """Sums over a block of rows by torch's operations, in float64."""
+    """Sums over the vocabulary for a block of rows by torch's operations, in float64."""
 
     def __init__(self, temperatures: Sequence[float]) -> None:
         self._temperatures = temperatures
 
     def totals(self, x: Tensor) -> Tensor:
-        """Return (m, T) Σ exp(x / t) in float64 over each row of x (m, V), the logits less the largest."""
+        """Return (m, T) Σ exp(x / t) by torch, in float64, over each row of x (m, V), the logits less the largest."""
         self._x = x
         return torch.stack([halved(self._powers(t)) for t in self._temperatures], dim=-1)
 
     def of_sets(self, x: Tensor, rows: Sequence[int], sets: Sequence[Ids]) -> Tensor:
-        """Return (n, T) Σ exp(x / t) in float64 over n sets of tokens, those of ``rows`` (n,) of the same block x."""
+        """Return (n, T) Σ exp(x / t) by torch, in float64, over n sets of tokens of ``rows`` (n,) of that block x."""
         sizes, *at = _members(rows, sets, x.device)
         temperatures = to_device(np.array(self._temperatures), x.device)
         return chunked((x[tuple(at)].double()[:, None] / temperatures).exp_(), sizes)
 
     def importance(self, weights: Tensor, out: Tensor) -> None:
-        """Write to ``out`` (m, V) the root of Σ (w · exp(x / t))² over temperatures, ``weights`` (m, T)."""
+        """Write to ``out`` (m, V), by torch, the root of Σ (w · exp(x / t))² over temperatures, ``weights`` (m, T)."""
         squares = torch.zeros_like(self._x, dtype=torch.float64)
         for t, weight in zip(self._temperatures, weights.T, strict=True):
             squares += self._powers(t).mul_(weight[:, None]).square_()
@@ -119,7 +119,7 @@ class TorchSums:
 
 
 class TritonSums:
-    """The same by Triton's kernels: a program for each row, set of tokens, or tile of a row.
+    """Sums over the vocabulary by Triton's kernels: a program for each row, set of tokens, or tile of a row.
 
     Powers are float32, and their sums float64.
     """
@@ -135,14 +135,14 @@ class TritonSums:
         self._constants = {"count": self._count, "padded": padded, "block": max(16, TILE // padded), "num_warps": 8}
 
     def totals(self, x: Tensor) -> Tensor:
-        """See :class:`TorchSums`."""
+        """Return sums over the vocabulary by Triton; see :class:`TorchSums`."""
         self._x = x.contiguous()
         out = x.new_empty((len(x), self._count), dtype=torch.float64)
         self._launch(_totals_kernel, (len(x),), out, x.shape[1])
         return out
 
     def of_sets(self, x: Tensor, rows: Sequence[int], sets: Sequence[Ids]) -> Tensor:
-        """See :class:`TorchSums`."""
+        """Return sums over sets of tokens by Triton; see :class:`TorchSums`."""
         bounds = np.cumsum([0, *map(len, sets)])
         places = [to_device(array, x.device) for array in (np.array(rows), bounds, np.concatenate(sets))]
         out = x.new_empty((len(sets), self._count), dtype=torch.float64)
@@ -150,7 +150,7 @@ class TritonSums:
         return out
 
     def importance(self, weights: Tensor, out: Tensor) -> None:
-        """See :class:`TorchSums`."""
+        """Write the importance of the tokens by Triton; see :class:`TorchSums`."""
         grid = len(out), triton.cdiv(out.shape[1], self._constants["block"])
         self._launch(_importance_kernel, grid, weights.contiguous(), out, out.stride(0), out.shape[1])
 
@@ -169,7 +169,7 @@ def cuda_sums(temperatures: Sequence[float], size: int, device: torch.device) ->
 
 @cache
 def _kernels_work(temperatures: tuple[float, ...], size: int, device: torch.device) -> bool:
-    """Return whether Triton compiles the kernels for a device, and they agree with torch; log a warning if not."""
+    """Return whether Triton compiles the kernels of the sums, and they agree with torch; log a warning if not."""
     try:
         _check_kernels(temperatures, size, device)
     except (triton.TritonError, ArithmeticError, ImportError, OSError, RuntimeError, SubprocessError) as problem:
@@ -181,7 +181,7 @@ def _kernels_work(temperatures: tuple[float, ...], size: int, device: torch.devi
 
 
 def _check_kernels(temperatures: tuple[float, ...], size: int, device: torch.device) -> None:
-    """Raise ArithmeticError if the kernels do not agree with torch on two rows of random logits."""
+    """Raise ArithmeticError if Triton's kernels do not agree with torch on two rows of random logits."""
     random = np.random.default_rng(0)
     x = to_device(random.normal(scale=3, size=(2, size)).astype(np.float32), device)
     x -= x.amax(dim=-1, keepdim=True)
