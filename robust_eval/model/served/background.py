@@ -1,4 +1,4 @@
-"""Coroutines in a thread of their own."""
+"""Background threads that run coroutines."""
 
 import _thread
 import asyncio
@@ -12,7 +12,7 @@ Result = TypeVar("Result")
 
 
 class Background:
-    """Coroutine in a thread with its own event loop, which is cancelled at an early end of the context.
+    """Background coroutine: in a thread with its own event loop, cancelled at an early end of the context.
 
     ``work`` makes the coroutine in the thread, so that an interrupt of the caller leaves no coroutine without an await.
     ``done`` is called at its end.
@@ -47,7 +47,7 @@ class Background:
         self._running.acquire()
 
     def result(self) -> None:
-        """Raise the exception of the coroutine, if any."""
+        """Raise the exception of the background coroutine, if any."""
         if self._problem is not None:
             raise self._problem
 
@@ -75,7 +75,7 @@ class Background:
 
 
 def run_sync(work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-    """Return the result of the coroutine that ``work`` makes, or raise its exception; also below a running loop."""
+    """Run a coroutine, made by ``work``, in the background, also below a running loop; return its result, or raise."""
     results: list[Result] = []
     ended: queue.SimpleQueue[None] = queue.SimpleQueue()
 

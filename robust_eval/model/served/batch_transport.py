@@ -1,4 +1,4 @@
-"""Batches: files of requests that a service answers within a day.
+"""Transport in batches: files of requests that a service answers within a day.
 
 Before a batch is sent, the store gets the batches of each request and the id of each batch, by which a killed run finds
 them again. A batch whose id was never received has a mark.
@@ -84,11 +84,11 @@ class BatchTransport:
         self._hold = 0
 
     def attach_store(self, store: KeyValueStore) -> None:
-        """See LanguageModel."""
+        """Use the store for notes of batches; see LanguageModel."""
         self._notes = BatchNotes(store)
 
     def complete(self, requests: Sequence[Request], capabilities: Capabilities) -> Iterator[list[Reply]]:
-        """Yield the replies to requests. Batches in flight outlive an early end, and the same requests find them."""
+        """Yield replies to requests in batches. Batches in flight outlive an early end; the same requests find them."""
         self._capabilities = capabilities
         self._resume(requests)
         self._tries.clear()
@@ -106,7 +106,7 @@ class BatchTransport:
             raise self._attempts.ended
 
     def cancel(self, requests: Sequence[Request]) -> list[str]:
-        """See LanguageModel."""
+        """Cancel the batches in flight that contain these requests; see LanguageModel."""
         cancelled = []
         self._resume(requests)
         for sent in self._in_flight:
@@ -124,7 +124,7 @@ class BatchTransport:
 
     @cached_property
     def _service(self) -> Service:
-        """Writer of requests and parser of responses, never connected; it takes a hundredth of a second to make."""
+        """Writer of requests in batch files and parser of responses, never connected; it takes milliseconds to make."""
         return self.settings.openai_service(self._key)
 
     def _resume(self, requests: Sequence[Request]) -> None:
@@ -178,7 +178,7 @@ class BatchTransport:
                 self._remove(sent)
 
     def _outage(self, problem: UnansweredError, seconds: float) -> float:
-        """Return the duration of the outage; raises OutageError above the timeout."""
+        """Return the duration of the outage of the batch service; raises OutageError above the timeout."""
         if max(seconds, problem.retry_after or 0) > self.settings.total_timeout:
             raise OutageError(f"{self.settings.server} has not answered for {seconds:,.0f} s: {problem}")
         log.debug("%s", problem)
@@ -196,7 +196,7 @@ class BatchTransport:
     # ---------------------------------------------------------------------------------------------- sending
 
     def _send(self) -> bool:
-        """Send the pending requests that fit into one file and the budget; return whether there were any."""
+        """Send a batch of the pending requests that fit into one file and the budget; return True if there were any."""
         names, lines, price = self._file()
         if not names:
             return False
@@ -216,7 +216,7 @@ class BatchTransport:
         return True
 
     def _file(self) -> tuple[list[str], bytes, float]:
-        """Return the names of the lines of a new file, the file, and its maximum cost."""
+        """Return the names of the lines of a new batch file, the file, and its maximum cost."""
         capabilities, service = self._capabilities, self._service
         names: list[str] = []
         lines: list[bytes] = []
@@ -313,7 +313,7 @@ class BatchTransport:
                     yield from results_in(path, self._service)
 
     async def _download(self, file: str, path: Path, service: BatchService) -> bool:
-        """Download a file of the service; return False if the service has removed it."""
+        """Download a file of a batch; return False if the service has removed it."""
         try:
             await service.download(file, path)
         except UnansweredError as problem:
@@ -324,7 +324,7 @@ class BatchTransport:
         return True
 
     def _replies(self, result: BatchResult) -> list[Reply]:
-        """Return the replies in a line of results that are still pending."""
+        """Return the replies in a line of a batch's results that are still pending."""
         call = self._call(result.name)
         if call is None:
             return []
@@ -354,7 +354,7 @@ class BatchTransport:
         return [self._intake.reply(call.request, new)]
 
     def _failed_call(self, name: str, problem: UnansweredError, billed: bool) -> list[Reply]:
-        """Record a line without an answer: it is requested again, or gets its own outcome."""
+        """Record a line of a batch without an answer: it is requested again, or gets its own outcome."""
         call = self._call(name)
         if call is None:
             return []
@@ -375,14 +375,14 @@ class BatchTransport:
         return replies
 
     def _call(self, name: str) -> Call | None:
-        """Return the call of a line; None if it is of no pending request."""
+        """Return the call of a line of a batch; None if it is of no pending request."""
         one = parse_line_name(name)
         if one is None or one.request not in self._pending:
             return None
         return Call(self._pending[one.request].request, one.temperature, one.trials)
 
     def _refused(self, batch: Batch) -> None:
-        """Send smaller files later if the service has too many tokens in its queue; else end the run."""
+        """Send smaller batch files later if the service has too many tokens in its queue; else end the run."""
         reasons = "; ".join(dict.fromkeys(message for _, message in batch.failures)) or "no reason given"
         self._hold += 1
         if any(code == "token_limit_exceeded" for code, _ in batch.failures) and self._hold <= self.settings.retries:
@@ -395,7 +395,7 @@ class BatchTransport:
     # ---------------------------------------------------------------------------------- the service, and the store
 
     def _at_service(self, ask: Callable[[BatchService], Awaitable[Result]]) -> Result:
-        """Return the result of a call of the service; raises UnansweredError."""
+        """Return the result of a call of the batch service; raises UnansweredError."""
 
         async def within() -> Result:
             async with self.settings.openai_service(self._key) as service:
@@ -404,7 +404,7 @@ class BatchTransport:
         return run_sync(within)
 
     def _until_answered(self, ask: Callable[[BatchService], Awaitable[Result]]) -> Result:
-        """Return the result of a call of the service after retries; raises OutageError if they are used up."""
+        """Return the result of a call of the batch service after retries; raises OutageError if they are used up."""
         generator, outage, shortest = random.Random(0), 0.0, self._poll_seconds / POLL_RATIO
         for attempt in range(self.settings.retries + 1):
             try:

@@ -25,7 +25,7 @@ _SEEDS = 2**31 - 2**20
 
 
 def seed_of(call: Call) -> int:
-    """Return the seed of a call, with which each of its answers has the seed of a call of its own.
+    """Return the seed of a call to a server, with which each of its answers has the seed of a call of its own.
 
     Choice i of a request with seed s is the answer to seed s + i; so the seed of a trial is that of the first one at
     its temperature plus its number, and the trials of a call are consecutive.
@@ -37,7 +37,7 @@ def seed_of(call: Call) -> int:
 
 
 def completions(call: Call, trials: Sequence[int], response: ServiceResponse, style: str) -> list[Completion]:
-    """Return the answers to these trials; the prompt is counted with the first of them, as services bill it."""
+    """Return a call's completions in these trials; the prompt is counted with the first, as services bill it."""
     number = len(response.choices)
     answers: list[Completion] = []
     for trial, choice in zip(trials, response.choices, strict=False):  # some send too many
@@ -55,7 +55,7 @@ def completions(call: Call, trials: Sequence[int], response: ServiceResponse, st
 
 
 def _share(tokens: int | None, number: int, first: bool) -> int | None:
-    """Return the share of one of ``number`` answers in a count of tokens; the first one has the rest."""
+    """Return one completion's share of ``number`` in a count of tokens; the first one has the rest."""
     return None if tokens is None else tokens // number + (tokens % number if first else 0)
 
 
@@ -86,8 +86,8 @@ def unanswered(call: Call, trial: int, outcome: str) -> Completion:
 
 
 def _answer(text: str, style: str, first_line: bool) -> tuple[str, int, bool]:
-    """Return the answer of a reply, its first line (in a conversation: the first that is not blank); the end of the
-    answer in the reply, 0 if it is blank; and whether a line break ended it.
+    """Return the answer of a completion, its first line (in a conversation: the first that is not blank); the end of
+    the answer in the reply, 0 if it is blank; and whether a line break ended it.
     """
     if not first_line:
         return text.strip(), len(text.rstrip()), False
@@ -97,14 +97,14 @@ def _answer(text: str, style: str, first_line: bool) -> tuple[str, int, bool]:
 
 
 def _answer_tokens(tokens: Sequence[Token], text: str) -> list[Token] | None:
-    """Return the tokens of a text after the reasoning; None if they do not contain it."""
+    """Return the tokens of a completion's text after the reasoning; None if they do not contain it."""
     ends = list(accumulate(len(token.text) for token in tokens))
     start = b"".join(token.text for token in tokens).rfind(text.encode())
     return [token for token, end in zip(tokens, ends, strict=True) if end > start] if text and start >= 0 else None
 
 
 def _carrying(tokens: Sequence[Token], end: int) -> int:
-    """Return the number of leading tokens with the first ``end`` characters of their text."""
+    """Return the number of a completion's leading tokens with the first ``end`` characters of their text."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a character may have several tokens
     written = 0
     for number, token in enumerate(tokens):
@@ -115,7 +115,7 @@ def _carrying(tokens: Sequence[Token], end: int) -> int:
 
 
 def request_body(settings: ServiceSettings, capabilities: Capabilities, call: Call) -> dict[str, Any]:
-    """Return the body of a request without the prompt."""
+    """Return the body of a call's request without the prompt."""
     request = call.request
     body = truncation(settings, capabilities) | extra_body(settings)
     body |= {capabilities.limit: settings.reply_tokens(request.max_new_tokens), **settings.reasoning_parameter(request)}
@@ -137,7 +137,7 @@ def request_body(settings: ServiceSettings, capabilities: Capabilities, call: Ca
 
 
 def truncation(settings: ServiceSettings, capabilities: Capabilities) -> dict[str, Any]:
-    """Return the settings of the truncation that the server accepts."""
+    """Return the settings of the truncation that the server accepts, for the body of a call."""
     generation = settings.generation
     if generation.preset == "repository":
         return {}
@@ -149,7 +149,7 @@ def truncation(settings: ServiceSettings, capabilities: Capabilities) -> dict[st
 
 
 def extra_body(settings: ServiceSettings) -> dict[str, Any]:
-    """Return the additional settings of every request."""
+    """Return the additional settings of every call's body."""
     return {**(settings.extra_body or {}), **settings.thinking()}
 
 
@@ -160,15 +160,15 @@ MIN_QUESTIONS = 10
 
 
 def by_prefix(request: Request) -> tuple[Any, ...]:
-    """Return the sort key of requests: prompts with a common prefix are consecutive, so that it is in the service's
-    cache.
+    """Return the sort key of calls to a server: prompts with a common prefix are consecutive, so that it is in the
+    service's cache.
     """
     prompt = request.prompt
     return prompt.system, prompt.exemplars, prompt.question
 
 
 class Intake:
-    """Check of the answers of one run, and count of the questions with a failed answer."""
+    """Check of the completions of one run, and count of the questions with a failed answer."""
 
     def __init__(self, settings: ServiceSettings, attempts: Attempts) -> None:
         self.answered: set[Item] = set()
@@ -178,7 +178,7 @@ class Intake:
         self._attempts = attempts
 
     def completions(self, call: Call, response: ServiceResponse, needed: int) -> list[Completion]:
-        """Return the answers to a call, or the first of them, with ``needed`` log-probabilities a token; raises
+        """Return the completions of a call, or the first of them, with ``needed`` log-probabilities a token; raises
         UnansweredError for invalid log-probabilities.
         """
         self._note_ends(response)
@@ -191,14 +191,14 @@ class Intake:
         return answers
 
     def reply(self, request: Request, completions: list[Completion]) -> Reply:
-        """Return answers as a reply to their request, and count it."""
+        """Return completions as a reply to their request, and count it."""
         self.answered.add(request.item)
         if any(completion.outcome == "error" for completion in completions):
             self.failed.add(request.item)
         return Reply(request, completions, share=1.0 if request.enumeration else len(completions) / request.answers)
 
     def failure(self, request: Request, problem: UnansweredError) -> str:
-        """Return the outcome of a failed answer, and log an error."""
+        """Return the completion for a failed answer, and log an error."""
         if problem.kind == "filtered":
             return "filtered_prompt"
         log.warning("question %s: %s", request.question_id, problem)
@@ -209,7 +209,7 @@ class Intake:
         self.check_totals(*await self._attempts.limiter.counted(len(self.answered), len(self.failed)), problem)
 
     def check_totals(self, answered: int, failed: int, problem: UnansweredError) -> None:
-        """End the run if too many of these questions failed."""
+        """End the run if too many of the questions that a server got failed."""
         if answered >= MIN_QUESTIONS and failed > self._settings.max_error_rate * answered:
             self._attempts.end(
                 f"an answer to {failed} of {answered} questions failed, more than "
@@ -217,7 +217,7 @@ class Intake:
             )
 
     def _note_ends(self, response: ServiceResponse) -> None:
-        """Warn once of each unknown finish reason."""
+        """Warn once of each unknown finish reason of completions."""
         for word in {printable(choice.unknown_reason[:40]) for choice in response.choices if choice.unknown_reason}:
             if word not in self.unknown_ends and len(self.unknown_ends) < MIN_QUESTIONS:
                 self.unknown_ends.append(word)

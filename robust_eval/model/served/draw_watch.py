@@ -49,7 +49,7 @@ class _WatchedQuestion:
 
 @dataclass
 class DrawWatch:
-    """Test of the draws of the first questions, with the ``top`` log-probabilities of each position.
+    """Watch on the draws of the first questions, with the ``top`` log-probabilities of each position.
 
     The log-probabilities, which ``body`` requests, are ``tempered`` or the model's own.
     """
@@ -62,7 +62,7 @@ class DrawWatch:
     _temperature: float = math.nan
 
     def covers(self, call: Call) -> bool:
-        """Return whether the draws of a call are tested: those at the highest temperature of one of the questions."""
+        """Return whether a call's draws are tested: those at the highest temperature of one of the questions."""
         request = call.request
         if not call.temperature > 0 or call.temperature != max(request.temperatures):
             return False
@@ -75,7 +75,7 @@ class DrawWatch:
         return call.temperature == self._temperature and (is_watched or len(self.questions) < QUESTIONS)
 
     def add(self, call: Call, choices: Sequence[Choice]) -> None:
-        """Add the replies to a call."""
+        """Add the replies to a call to the watched draws."""
         question = self.questions.setdefault(call.request.item, _WatchedQuestion())
         for tokens in (choice.tokens for choice in choices):
             if tokens and all(IMPOSSIBLE < token.logprob < 1e-3 for token in tokens):
@@ -84,7 +84,7 @@ class DrawWatch:
                     self._bet(tokens)
 
     def repetition(self) -> float:
-        """Return the log wealth of the bets on repetition."""
+        """Return the log wealth of the bets that a server repeats its draws."""
         return sum(
             math.log(0.5) + _log_sum([0.0, question.wealth])
             for question in self.questions.values()
@@ -92,7 +92,7 @@ class DrawWatch:
         )
 
     def drawn_as_at(self) -> float | None:
-        """Return the likely temperature of the replies; None if it may be the requested one."""
+        """Return the likely temperature of the server's draws; None if it may be the requested one."""
         if not self._bets:
             return None
         best = max(self._bets, key=lambda t: self._bets[t])
@@ -108,7 +108,7 @@ class DrawWatch:
             question.wealth -= sum(self._max_logprob(token) for token in tokens)
 
     def _max_logprob(self, token: Token) -> float:
-        """Return the maximum log-probability of a token at the sampling temperature."""
+        """Return the maximum log-probability of a drawn token at the sampling temperature."""
         if self.tempered or self._temperature == 1:
             return min(token.logprob, 0.0)
         largest = [value for value in token.top[: self.top] if value > IMPOSSIBLE]
@@ -138,10 +138,10 @@ def draw_watch(settings: ServiceSettings, capabilities: Capabilities) -> DrawWat
 
 
 def without_logprobs(response: ServiceResponse) -> ServiceResponse:
-    """Return the response without log-probabilities."""
+    """Return the response without the log-probabilities that only the test of draws needs."""
     return response._replace(choices=[choice._replace(tokens=None) for choice in response.choices])
 
 
 def _log_sum(values: Sequence[float]) -> float:
-    """Return the logarithm of the sum of exp(value)."""
+    """Return the logarithm of the sum of exp(value) over the bets on draws."""
     return float(np.logaddexp.reduce(values))

@@ -42,16 +42,16 @@ class InspectAI(ServiceSettings):
 
     @property
     def server(self) -> str:
-        """The provider and its model."""
+        """The provider of inspect_ai and its model."""
         return self.model
 
     def identity(self) -> dict[str, Any]:
-        """Return the provider, its model, and the prompt style."""
+        """Return the provider of inspect_ai, its model, and the prompt style."""
         provider = {"server": "inspect_ai", "base_url": self.base_url, "model_args": self.model_args or {}}
         return super().identity() | provider
 
     def service(self, key: str | None) -> "InspectService":
-        """See ServiceSettings; the provider finds its key itself."""
+        """Return the client of the provider of inspect_ai, which finds its key itself; see ServiceSettings."""
         from robust_eval.model.served.transport.inspect_service import InspectService
 
         return InspectService(self.model, self.base_url, self.model_args or {}, self.max_concurrency)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class OpenAI(ServiceSettings):
-    """Model of a server, which answers HTTP requests or batches of them.
+    """Model of a server with OpenAI's protocol, which answers HTTP requests or batches of them.
 
     The key is read from the environment before the first request, and is written nowhere.
     """
@@ -45,39 +45,39 @@ class OpenAI(ServiceSettings):
 
     @property
     def server(self) -> str:
-        """The address."""
+        """Address of the server with OpenAI's protocol."""
         return self.base_url
 
     def identity(self) -> dict[str, Any]:
-        """Return the server, its name of the model, and the prompt style."""
+        """Return the server with OpenAI's protocol, its name of the model, and the prompt style."""
         return super().identity() | {"server": self.base_url.rstrip("/")}
 
     def thinking(self) -> dict[str, Any]:
-        """See ServiceSettings."""
+        """Return the fields for a reasoning budget in OpenAI's protocol; see ServiceSettings."""
         budget = self.thinking_token_budget
         return super().thinking() | ({} if budget is None else {"thinking_token_budget": budget})
 
     @property
     def takes_thinking_tokens(self) -> bool:
-        """See ServiceSettings; vLLM does."""
+        """True for vLLM among servers with OpenAI's protocol; see ServiceSettings."""
         return True
 
     def reply_tokens(self, max_new_tokens: int) -> int:
-        """See ServiceSettings."""
+        """Return the maximum number of tokens of a reply in OpenAI's protocol; see ServiceSettings."""
         return self.max_completion_tokens or max_new_tokens + (self.thinking_token_budget or 0)
 
     def service(self, key: str | None) -> "Service":
-        """See ServiceSettings."""
+        """Return the client of the server with OpenAI's protocol; see ServiceSettings."""
         from robust_eval.model.served.transport.service import Service
 
         return Service(self.base_url, self.model, key, self.chat, self.max_concurrency)
 
     def openai_service(self, key: str | None) -> "Service":
-        """See ServiceSettings."""
+        """Return the client with OpenAI's protocol, for continuations and batches; see ServiceSettings."""
         return self.service(key)
 
     def exact_refusal(self) -> str | None:
-        """See ServiceSettings; some settings exclude the probabilities of all answers."""
+        """See ServiceSettings; some settings of OpenAI's protocol exclude the probabilities of all answers."""
         if self.batch:
             return (
                 "sampler=exact needs each response for its next request, and a batch takes up to a day: set "
@@ -96,7 +96,7 @@ class OpenAI(ServiceSettings):
         return None
 
     def load(self) -> "ServedModel":
-        """Return a client of the server, which loads nothing; UserError if the key is missing."""
+        """Return a client with OpenAI's protocol, which loads nothing; UserError if the key is missing."""
         key = os.environ.get(self.api_key_env, "").strip() if self.api_key_env else None
         if key == "":
             raise UserError(

@@ -49,7 +49,7 @@ SHORT = Prompt("You are a helpful assistant.", (), "Name any animal.")
 
 @dataclass(frozen=True)
 class Capabilities:
-    """Capabilities of a model on a server."""
+    """Capabilities of a model on a server, which a probe finds."""
 
     limit: str
     """The name of the length limit: max_tokens | max_completion_tokens."""
@@ -90,11 +90,11 @@ class Capabilities:
 
     @property
     def faithful(self) -> bool:
-        """It draws as requested."""
+        """True if the probed server draws as requested."""
         return not (self.deterministic or self.copies or self.ignores_temperature or self.capped)
 
     def in_words(self) -> str:
-        """Return the capabilities in words, as a predicate of the model."""
+        """Return the probed capabilities in words, as a predicate of the model."""
         temperatures = f"temperatures {'from' if self.greedy else 'above'} 0 to {self.highest_temperature:g}"
         scaled = " (scaled by the temperature)" * self.tempered_logprobs
         number = f"{self.top_logprobs} log-probabilities per token{scaled}"
@@ -110,7 +110,7 @@ class Capabilities:
         return self.own_temperature or temperature <= self.highest_temperature or temperature == self.probed_for
 
     def temperatures(self, highest: float | None = None) -> Temperatures:
-        """Return the supported temperatures, up to ``highest`` if the settings name one."""
+        """Return the supported temperatures by the probe, up to ``highest`` if the settings name one."""
         return Temperatures(
             highest=min(self.highest_temperature, highest or math.inf),
             greedy=self.greedy,
@@ -120,12 +120,12 @@ class Capabilities:
         )
 
     def to_text(self) -> str:
-        """Return the capabilities as JSON."""
+        """Return the probed capabilities as JSON."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_text(cls, text: str) -> "Capabilities | None":
-        """Return the capabilities that :meth:`to_text` wrote; None for any other text."""
+        """Return the probed capabilities that :meth:`to_text` wrote; None for any other text."""
         try:
             return cls(**json.loads(text))
         except (ValueError, TypeError):
@@ -133,13 +133,13 @@ class Capabilities:
 
 
 def daily_cache_key(identity: Mapping[str, Any]) -> str:
-    """Return the cache key of a model on a server and the day: it is probed once a day."""
+    """Return the cache key of the probe of a model on a server: it is probed once a day."""
     determinants = [*identity.items(), f"{datetime.now(UTC):%Y-%m-%d}"]
     return hashlib.sha256(repr(determinants).encode()).hexdigest()[:32]
 
 
 async def probe(ask: Ask, server: str, chat: bool, temperature: float, top_logprobs: int | None = None) -> Capabilities:
-    """Return the capabilities of a server, by about 20 short requests.
+    """Probe a server by about 20 short requests; return its capabilities.
 
     ``server`` names it in errors, ``temperature`` is the highest that the run needs, ``top_logprobs`` the maximum
     number of log-probabilities per token (default: 20). Raises UserError if the server refuses every request.
@@ -185,13 +185,13 @@ async def probe(ask: Ask, server: str, chat: bool, temperature: float, top_logpr
 
 
 async def _accepted_settings(ask: Ask, server: str) -> tuple[str, bool, bool, Mapping[str, Any]]:
-    """Return the best settings that the server accepts: the name of the length limit, True for a system role and for
-    temperature 0, and the settings that turn off truncation.
+    """Return the best settings that the probed server accepts: the name of the length limit, True for a system role and
+    for temperature 0, and the settings that turn off truncation.
     """
     refusals: dict[str, None] = {}
 
     async def accepts(system_role: bool, **settings: Any) -> bool:
-        """Return whether the server accepts a request; a filter that blocks the prompt has accepted its settings."""
+        """Return whether the probed server accepts a request; a filter that blocks the prompt accepted its settings."""
         try:
             await ask(SHORT, system_role, settings)
         except UnansweredError as problem:
@@ -217,13 +217,13 @@ async def _accepted_settings(ask: Ask, server: str) -> tuple[str, bool, bool, Ma
 
 
 class SendRequest(Protocol):
-    """Sends a request with these settings; None if the server refuses it."""
+    """Sender of a probe's request with these settings; it returns None if the server refuses it."""
 
     def __call__(self, prompt: Prompt, **settings: Any) -> Awaitable[ServiceResponse | None]: ...
 
 
 async def _highest_temperature(send: SendRequest, temperature: float) -> float:
-    """Return the highest accepted one of this temperature, 2 and 1."""
+    """Return the highest temperature that the probed server accepts of this one, 2 and 1."""
     for candidate in sorted({temperature, 2.0, 1.0}, reverse=True):
         if await send(SHORT, temperature=candidate):
             return candidate
@@ -231,7 +231,7 @@ async def _highest_temperature(send: SendRequest, temperature: float) -> float:
 
 
 async def _choices(send: SendRequest, settings: Mapping[str, Any]) -> int:
-    """Return the maximum number of answers to one request."""
+    """Return the maximum number of answers to one request of a probe."""
     for number in CHOICES:
         response = await send(SHORT, n=number, **settings)
         if response and len(response.choices) > 1:
@@ -242,12 +242,12 @@ async def _choices(send: SendRequest, settings: Mapping[str, Any]) -> int:
 async def _logprobs(
     send: SendRequest, server: str, chat: bool, own_temperature: bool, maximum: int | None
 ) -> tuple[int, bool, bool]:
-    """Return the number of log-probabilities per token, at most ``maximum``, True if they follow the temperature, and
-    True if they are those of the whole vocabulary.
+    """Return the probed number of log-probabilities per token, at most ``maximum``, True if they follow the
+    temperature, and True if they are those of the whole vocabulary.
     """
 
     async def largest(number: int, temperature: float) -> list[float]:
-        """Return the largest log-probabilities of the first token; none if they are invalid each time."""
+        """Return the largest log-probabilities of the first token to the probe; none if they are invalid each time."""
         settings: dict[str, Any] = {} if own_temperature else {"temperature": temperature}
         for _ in range(LOGPROB_ATTEMPTS):
             response = await send(SHORT, **settings, **logprob_fields(chat, number))
@@ -272,7 +272,7 @@ async def _logprobs(
 
 
 def _range(logprobs: list[float]) -> float:
-    """Return the difference of the largest and the smallest, or of certainty and the only one."""
+    """Return the difference of a probe's largest and smallest log-probability, or of certainty and the only one."""
     return logprobs[0] - logprobs[-1] if len(logprobs) > 1 else -logprobs[0]
 
 
@@ -302,7 +302,7 @@ class SamplingProbe:
         self._takes_seed = True
 
     async def run(self) -> Capabilities:
-        """Return the capabilities with the sampling behaviour."""
+        """Run the probe; return the capabilities with the sampling behaviour."""
         hot = [await self._reply(1, self._hottest)]
         if hot == [None]:  # it refuses the seed, or the prompt
             self._takes_seed = False
@@ -326,7 +326,7 @@ class SamplingProbe:
         return can if cap is None else replace(can, highest_temperature=cap, capped=True)
 
     async def _reply(self, seed: int, temperature: float | None, **more: Any) -> str | None:
-        """Return the reply to a seed; None if the request is refused."""
+        """Return the probed server's reply to a seed; None if the request is refused."""
         response = await self._response(seed, temperature, **more)
         return None if response is None else _text(response.choices[0])
 
@@ -337,11 +337,11 @@ class SamplingProbe:
         return await self._send(WORDS, **settings)
 
     async def _repeats(self) -> bool:
-        """Return whether longer replies to more seeds are equal as well: reasoning may begin with the same words."""
+        """Return whether longer replies to more seeds of the probe are equal as well: reasoning may begin alike."""
         return _equal([await self._reply(seed, self._hottest, **{self._can.limit: REASONING_LIMIT}) for seed in (4, 5)])
 
     async def _copies(self) -> bool:
-        """Return whether the replies to one request are equal, and longer ones as well."""
+        """Return whether the probed server's replies to one request are equal, and longer ones as well."""
         for limit in ({}, {self._can.limit: REASONING_LIMIT}):
             response = await self._response(6, self._hottest, n=min(self._can.choices, COPIES), **limit)
             if response is None or len(response.choices) == 1 or not _equal([*map(_text, response.choices)]):
@@ -349,8 +349,8 @@ class SamplingProbe:
         return True
 
     async def _ignores(self, hot: Sequence[str | None], seeded: bool) -> bool:
-        """Return whether replies at temperature 0 are like those at a higher one: the same to the same seeds, or as
-        different from one another. A greedy reply may change with the server's batch, so they need not be equal.
+        """Return whether the probe's replies at temperature 0 are like those at a higher one: the same to the same
+        seeds, or as different from one another. A greedy reply may change with the server's batch.
         """
         cold = [await self._reply(seed, 0.0) for seed in (1, 2)]
         if _equal(cold):
@@ -364,7 +364,7 @@ class SamplingProbe:
         return _as_different(cold, hot)
 
     async def _cap(self, hot: Sequence[str | None]) -> float | None:
-        """Return the lowest temperature with the same replies as the highest; None if there is none."""
+        """Return the lowest probed temperature with the same replies as the highest; None if there is none."""
         cap = None
         for temperature in CAPS:
             if self._hottest is None or self._hottest <= 1 or temperature >= self._hottest:
@@ -381,18 +381,18 @@ def _text(choice: Choice) -> str:
 
 
 def _equal(replies: Sequence[str | None]) -> bool:
-    """Return whether all replies are equal and not empty."""
+    """Return whether all replies to a probe are equal and not empty."""
     return bool(replies[0]) and len(set(replies)) == 1
 
 
 def _as_different(cold: Sequence[str | None], hot: Sequence[str | None]) -> bool:
-    """Return whether replies at temperature 0 are no more similar to one another than those at the highest."""
+    """Return whether a probe's replies at temperature 0 are no more alike one another than those at the highest."""
     similarity = _similarity(hot)
     return all(cold) and all(hot) and _similarity(cold) < similarity + MIN_SIMILARITY_GAIN * (1 - similarity)
 
 
 def _similarity(replies: Sequence[str | None]) -> float:
-    """Return the share of common first words of two replies, as a mean over pairs."""
+    """Return the share of common first words of two replies to a probe, as a mean over pairs."""
     words = [(reply or "").split() for reply in replies]
     return fmean(
         len(list(takewhile(bool, map(eq, *pair)))) / max(*map(len, pair), 1) for pair in combinations(words, 2)

@@ -12,8 +12,8 @@ REMEDY = "turn off greedy decoding and response caching on the server"
 
 
 def refusal(settings: ServiceSettings, can: Capabilities, requests: Sequence[Request]) -> str | None:
-    """Return the reason why a server with these capabilities cannot answer the requests, with alternatives; None if it
-    can.
+    """Return the reason for the refusal of requests that a server with these capabilities cannot answer, with
+    alternatives; None if it can.
     """
     supported = taken_temperatures(settings, can)
     temperatures = sorted({t for request in requests for t in request.temperatures if not math.isnan(t)})
@@ -65,14 +65,14 @@ def refusal(settings: ServiceSettings, can: Capabilities, requests: Sequence[Req
 
 
 def taken_temperatures(settings: ServiceSettings, can: Capabilities) -> Temperatures:
-    """Return the supported temperatures, by the settings or else by the capabilities."""
+    """Return the supported temperatures for refusals, by the settings or else by the capabilities."""
     if settings.takes_temperature is False:
         return Temperatures(greedy=False, default_only=True)
     return can.temperatures(settings.highest_temperature)
 
 
 def _one_reply(settings: ServiceSettings, can: Capabilities, requests: Sequence[Request]) -> str | None:
-    """Return the reason why a server with one reply to a prompt cannot answer the requests; None if it can."""
+    """Return the reason for the refusal by a server with one reply to a prompt; None if it can answer."""
     draws = [(request, t) for request in requests for t in request.temperatures if t != 0]
     if not draws:
         return None

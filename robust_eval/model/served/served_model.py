@@ -68,8 +68,8 @@ Result = TypeVar("Result")
 
 
 class ServedModel(LanguageModel):
-    """Model behind a service, with concurrent requests in a thread of their own, whose answers are yielded as they
-    arrive; or with batches, if ``poll_seconds``, the maximum polling interval, is set.
+    """Served model, behind a service, with concurrent requests in a thread of their own, whose answers are yielded as
+    they arrive; or with batches, if ``poll_seconds``, the maximum polling interval, is set.
     """
 
     def __init__(self, settings: ServiceSettings, key: str | None, poll_seconds: float | None = None) -> None:
@@ -90,11 +90,11 @@ class ServedModel(LanguageModel):
 
     @property
     def limiter(self) -> RateLimiter:
-        """Rate limiter of the requests: of this process, or shared by several."""
+        """Rate limiter of the served model's requests: of this process, or shared by several."""
         return self._attempts.limiter
 
     def check(self, requests: Sequence[Request]) -> None:
-        """See LanguageModel; the server is probed."""
+        """Check requests to the served model, whose server is probed; see LanguageModel."""
         budgets = [request.reasoning for request in requests if request.reasoning]
         if budgets and (reason := self.settings.reasoning_refusal(budgets)):
             raise UserError(reason)
@@ -110,7 +110,7 @@ class ServedModel(LanguageModel):
             run_sync(partial(self._find_continuation, begun))
 
     def _capabilities_for(self, requests: Sequence[Request]) -> Capabilities:
-        """Return the capabilities that these requests need; the restriction of replies is probed if one needs it."""
+        """Return the served model's capabilities for requests; the restriction of replies is probed if one needs it."""
         hottest = max([t for request in requests for t in request.temperatures if not math.isnan(t)], default=0.0)
         can = self.capabilities(max(hottest, 1.0), requests)
         if any(request.signs for request in requests) and not can.structured:
@@ -138,8 +138,8 @@ class ServedModel(LanguageModel):
     async def _continuation_of(
         self, service: Service, request: Request, patience: Patience | None = None
     ) -> Continuation | None:
-        """Return the method to continue an answer, which is tested once; None if none is needed. Raises UserError if
-        the server has none, and UnansweredError.
+        """Return the served model's method to continue an answer, tested once; None if none is needed. Raises UserError
+        if the server has none, and UnansweredError.
         """
         if self._continuation is None and request.matcher is not None:
             client = self._logprob_client(service, request, patience)
@@ -151,7 +151,7 @@ class ServedModel(LanguageModel):
         return self._continuation
 
     def _logprob_client(self, service: Service, request: Request, patience: Patience | None = None) -> LogprobClient:
-        """Return the client for the probabilities of the answers to a request; in a probe, with ``patience``."""
+        """Return the served model's client for probabilities of answers to a request; in a probe, with ``patience``."""
         can, chat = self._can, self.settings.chat
         about = prompt_tokens(request.prompt, chat)
         body = truncation(self.settings, can) | extra_body(self.settings)
@@ -178,11 +178,11 @@ class ServedModel(LanguageModel):
         )
 
     def temperatures(self, highest: float) -> Temperatures:
-        """Return the supported temperatures, by the settings or else by a probe."""
+        """Return the temperatures of the served model, by the settings or else by a probe."""
         return taken_temperatures(self.settings, self.capabilities(max(highest, 1.0)))
 
     def capabilities(self, temperature: float, requests: Sequence[Request] = ()) -> Capabilities:
-        """Return the capabilities of the server, which is probed once a day; ``temperature`` is the highest needed.
+        """Return the served model's capabilities, probed once a day; ``temperature`` is the highest needed.
 
         It is probed again before any of these ``requests`` is refused, in case a fault looked like an incapability.
         """
@@ -232,7 +232,7 @@ class ServedModel(LanguageModel):
     def complete(
         self, requests: Sequence[Request], missing: Set[Item], batch_context: Any = None
     ) -> Iterator[list[Reply]]:
-        """See LanguageModel; ``batch_context`` are the capabilities, if another process has probed the server.
+        """Yield replies of the served model; ``batch_context`` are the capabilities, if another process has probed it.
 
         Cached answers are not requested, and each answer is yielded as it arrives. If the run ends early (budget,
         errors, a refused key), no request is sent, those in flight are awaited, and UserError has the reason.
@@ -247,18 +247,18 @@ class ServedModel(LanguageModel):
     def complete_adaptively(
         self, requests: Sequence[Request], more: Callable[[], list[Request]]
     ) -> Iterator[list[Reply]]:
-        """See LanguageModel. A request waits only for the answers that it follows from; batches are sent in rounds."""
+        """Yield replies of the served model. A request waits only for answers it follows from; batches go in rounds."""
         if self._batches is None:
             return self._stream(requests, more)
         return super().complete_adaptively(requests, more)
 
     def attach_store(self, store: KeyValueStore) -> None:
-        """See LanguageModel; it keeps the notes of batches."""
+        """Use the store for the notes of the served model's batches; see LanguageModel."""
         if self._batches is not None:
             self._batches.attach_store(store)
 
     def cancel(self, requests: Sequence[Request]) -> list[str]:
-        """See LanguageModel."""
+        """Cancel the served model's batches of these requests; see LanguageModel."""
         return super().cancel(requests) if self._batches is None else self._batches.cancel(requests)
 
     def _stream(
@@ -297,15 +297,15 @@ class ServedModel(LanguageModel):
             work.result()
 
     def use_rate_limiter(self, limiter: RateLimiter) -> None:
-        """See LanguageModel."""
+        """Send the served model's requests through this rate limiter; see LanguageModel."""
         self._attempts.limiter = limiter
 
     def batch_context(self) -> Capabilities:
-        """Return the capabilities of the server."""
+        """Return the served model's capabilities, for other processes."""
         return self.capabilities(1.0)
 
     def description(self) -> dict[str, Any]:
-        """Return the address, the capabilities, and the counts of the rate limiter."""
+        """Return the served model's address, the capabilities, and the counts of the rate limiter."""
         can = {} if self._capabilities is None else asdict(self._capabilities)
         return {
             "name": self.settings.name,
@@ -319,15 +319,15 @@ class ServedModel(LanguageModel):
         }
 
     def status(self) -> str:
-        """Return a status line: batches, concurrent requests, and the cost."""
+        """Return the served model's status line: batches, concurrent requests, and the cost."""
         batches = [] if self._batches is None else self._batches.progress()
         return ", ".join(filter(None, [*batches, self.limiter.status()]))
 
     async def _answer_all(
         self, stack: deque[Request | None], exactly: bool, give: Callable[[Reply], None], queued: Callable[[], int]
     ) -> None:
-        """Answer the requests up to None concurrently, unless too many replies are ``queued``; raise UserError if the
-        run ends early. ``exactly``: by the tree of the answers to each.
+        """Answer requests to the served model up to None concurrently, unless too many replies are ``queued``; raise
+        UserError if the run ends early. ``exactly``: by the tree of the answers to each.
         """
         settings = self.settings
         self.limiter.begin()
@@ -355,7 +355,7 @@ class ServedModel(LanguageModel):
             raise self._attempts.ended
 
     async def _calls(self, stack: deque[Request | None]) -> AsyncIterator[Call]:
-        """Yield the calls of the requests, until there are no more or the run ends."""
+        """Yield the calls of requests to the served model, until there are no more or the run ends."""
         while True:
             while not stack:
                 if self._attempts.ended:
@@ -370,7 +370,7 @@ class ServedModel(LanguageModel):
                 yield call
 
     async def _answer(self, service: Answering, call: Call, give: Callable[[Reply], None]) -> None:
-        """Send one call and pass on its answers; those that fail after all retries are errors."""
+        """Send one call to the served model and pass on its answers; those that fail after all retries are errors."""
         name = call.request.item, call.temperature, call.trials
         left, began = call.trials, time.monotonic()
         while left:
@@ -388,7 +388,7 @@ class ServedModel(LanguageModel):
             left = left[len(answers) :]
 
     async def _answer_exactly(self, service: Service, call: Call, give: Callable[[Reply], None]) -> None:
-        """Compute the probabilities of the answers to a request and pass them on, or an error."""
+        """Compute the probabilities of the served model's answers to a request and pass them on, or an error."""
         request = call.request
         try:
             async with self._finding:
@@ -409,8 +409,8 @@ class ServedModel(LanguageModel):
         give(reply)
 
     async def _once(self, service: Answering, call: Call) -> list[Completion]:
-        """Send a permitted call, and return its answers, or the first of them; raises UnansweredError, or EndedError if
-        the run ends before.
+        """Send a permitted call to the served model; return its answers, or the first; raises UnansweredError, or
+        EndedError if the run ends before.
         """
         request, number = call.request, len(call.trials)
         can = self._can
@@ -436,7 +436,7 @@ class ServedModel(LanguageModel):
         return self._intake.completions(call, response, min(request.min_logprobs, can.top_logprobs))
 
     def _test_draws(self, watch: DrawWatch, call: Call, response: ServiceResponse) -> None:
-        """Test the draws of a call; raise EndedError if they are not independent."""
+        """Test the served model's draws in a call; raise EndedError if they are not independent."""
         watch.add(call, response.choices)
         if watch.repetition() >= CERTAIN:
             reason = repeats_itself(self.settings, call.temperature)

@@ -28,7 +28,7 @@ BATCH_TIMEOUT = 26 * 3600.0
 
 @dataclass
 class ServiceSettings(ModelConfig):
-    """Model of a service, and the limits, retries, prices and budget of its requests."""
+    """Settings of a service: its model, and the limits, retries, prices and budget of its requests."""
 
     name: str
     """The name of the model in logs, tables and the tracker."""
@@ -108,35 +108,35 @@ class ServiceSettings(ModelConfig):
 
     @property
     def chat(self) -> bool:
-        """True if prompts are sent as messages."""
+        """True if the settings send prompts as messages to the service."""
         return self.prompt_style == "chat"
 
     @property
     @abstractmethod
     def server(self) -> str:
-        """Name of the service in messages and in the record of a run."""
+        """Name of the service with these settings in messages and in the record of a run."""
 
     @abstractmethod
     def service(self, key: str | None) -> "AbstractAsyncContextManager[Answering]":
-        """Return the client of the service, for one event loop."""
+        """Return the client of the service with these settings, for one event loop."""
 
     def exact_refusal(self) -> str | None:
-        """Return the reason why sampler=exact cannot use this service, with an alternative; None if it can."""
+        """Return the reason why sampler=exact cannot use the service of the settings, with an alternative, or None."""
         return (
             f"sampler=exact needs next-token probabilities after a partial answer, and {self.server} returns none: "
             "choose sampler=temperature_sweep, or a local model"
         )
 
     def openai_service(self, key: str | None) -> "Service":
-        """Return the client of a server with OpenAI's protocol, for continuations of answers and batches."""
+        """Return the client for continuations and batches of a service that has OpenAI's protocol."""
         raise UserError(self.exact_refusal() or self.server)
 
     def thinking(self) -> dict[str, Any]:
-        """Return the settings of a request that set the reasoning budget."""
+        """Return the settings of a request to a service that set the reasoning budget."""
         return {} if self.reasoning_effort is None else {"reasoning_effort": self.reasoning_effort}
 
     def reasoning_refusal(self, budgets: Sequence[Reasoning]) -> str | None:
-        """Return the reason why requests cannot set these reasoning budgets; None if they can."""
+        """Return the reason why requests to the service cannot set these reasoning budgets; None if they can."""
         if names := ", ".join(f"model.{name}" for name in self.thinking()):
             return f"sampler=thinking sets the reasoning budget of each request: remove {names}"
         if any(budget.tokens is not None for budget in budgets):
@@ -166,7 +166,7 @@ class ServiceSettings(ModelConfig):
         return {name: request.reasoning.most}
 
     def identity(self) -> dict[str, Any]:
-        """Return the service, its name of the model, and the prompt style."""
+        """Return the service of the settings, its name of the model, and the prompt style."""
         limits = {name: getattr(self, name) for name in ("max_completion_tokens", "top_logprobs")}
         return {
             "version": VERSION,
@@ -180,18 +180,18 @@ class ServiceSettings(ModelConfig):
         }
 
     def reply_tokens(self, max_new_tokens: int) -> int:
-        """Return the maximum number of tokens of a reply whose answer may have ``max_new_tokens``."""
+        """Return the maximum number of tokens of a service's reply whose answer may have ``max_new_tokens``."""
         return self.max_completion_tokens or max_new_tokens
 
     def spending(self) -> Spending:
-        """Return the prices and the budget; ValueError if they are invalid."""
+        """Return the settings of prices and budget of a service as its spending; ValueError if they are invalid."""
         share = self.batch_price_share if self.batch else 1.0
         return Spending(
             self.prompt_price, self.completion_price, self.budget, cached_price=self.cached_price, share=share
         )
 
     def service_limits(self) -> ServiceLimits:
-        """Return prices and limits, with the number of answers to a request if the service was probed today."""
+        """Return the service's prices and limits, with the number of answers to a request if it was probed today."""
         capabilities = self._probed_today()
         return ServiceLimits(
             chat=self.chat,
@@ -207,11 +207,11 @@ class ServiceSettings(ModelConfig):
 
     @property
     def answer_timeout(self) -> float:
-        """Timeout of a request for an answer, which may be in a batch."""
+        """Timeout setting of a request to the service for an answer, which may be in a batch."""
         return max(self.timeout, BATCH_TIMEOUT) if self.batch else self.timeout
 
     def temperatures(self, highest: float) -> Temperatures | None:
-        """Return the temperatures in the settings, or those of today's probe; see ModelConfig."""
+        """Return the service's temperatures in the settings, or those of today's probe; see ModelConfig."""
         if self.takes_temperature is False:
             return Temperatures(greedy=False, default_only=True)
         capabilities = self._probed_today()
@@ -220,7 +220,7 @@ class ServiceSettings(ModelConfig):
         return capabilities.temperatures(self.highest_temperature)
 
     def _probed_today(self) -> "Capabilities | None":
-        """Return the cached capabilities; None if the service was not probed today."""
+        """Return the cached capabilities of the service; None if it was not probed today."""
         from robust_eval.model.served.probe import CACHE, Capabilities, daily_cache_key
 
         return Capabilities.from_text(cached_choice(CACHE, daily_cache_key(self.identity())) or "")
@@ -229,7 +229,7 @@ class ServiceSettings(ModelConfig):
 def refuse_secrets(
     name: str, settings: Mapping[str, Any] | None, instead: str = "name the variable in api_key_env"
 ) -> None:
-    """Raise ValueError unless free settings are a mapping without a secret, or None."""
+    """Raise ValueError unless free settings of a service are a mapping without a secret, or None."""
     if settings is not None and not isinstance(settings, dict):
         raise ValueError(f"{name} must be a mapping, not {settings}")
     if secret := secret_setting(settings or {}):

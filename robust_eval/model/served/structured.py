@@ -1,4 +1,4 @@
-"""Replies that a server restricts to the signs of choices, such as letters.
+"""Structured replies, which a server restricts to the signs of choices, such as letters.
 
 A grammar makes the sign the whole reply. A server without grammars writes it into a JSON object.
 """
@@ -20,7 +20,7 @@ _UNUSUAL = ("Q", "X")
 
 
 def restriction(means: str, signs: Sequence[str]) -> dict[str, Any]:
-    """Return the fields of a request that restrict its reply to one of the signs.
+    """Return the fields of a request that restrict its structured reply to one of the signs.
 
     The fields of a grammar are those of llama.cpp, vLLM and SGLang, each of which ignores the others'.
     """
@@ -39,7 +39,7 @@ def restriction(means: str, signs: Sequence[str]) -> dict[str, Any]:
 
 
 def restricted_sign(reply: str, signs: Sequence[str]) -> str | None:
-    """Return the sign that a restricted reply consists of; None if it is none of them, or cut off.
+    """Return the sign that a structured reply consists of; None if it is none of them, or cut off.
 
     >>> restricted_sign(" B", ["A", "B"]), restricted_sign('{"answer": "A"}', ["A", "B"]), restricted_sign("Bear", "AB")
     ('B', 'A', None)
@@ -54,7 +54,7 @@ def restricted_sign(reply: str, signs: Sequence[str]) -> str | None:
 
 
 async def find_restriction(ask: Callable[[Mapping[str, Any]], Awaitable[ServiceResponse]], server: str) -> str:
-    """Return the means with which the server restricts a reply to two unusual letters; raises OutageError."""
+    """Return the means of the server to restrict a structured reply to two unusual letters; raises OutageError."""
     for means in (GRAMMAR, SCHEMA):
         try:
             response = await ask(restriction(means, _UNUSUAL))

@@ -1,4 +1,4 @@
-"""Queries for next-token log-probabilities after a partial answer.
+"""Continuation of a partial answer: queries for next-token log-probabilities after it.
 
 The surest method sends token ids, which some servers accept in place of a text. A text may be split into tokens that
 differ from those of the answer: "Par" and "is" become one. The server's token count shows that, and such a prefix stays
@@ -36,8 +36,8 @@ MAX_CHARACTER_TOKENS = 4
 
 @dataclass(frozen=True)
 class LogprobSettings:
-    """Settings of all requests: the ``body`` without the prompt, the name of the length ``limit``, and the numbers of
-    log-probabilities.
+    """Settings of all requests for log-probabilities of continuations: the ``body`` without the prompt, the name of the
+    length ``limit``, and the numbers of log-probabilities.
     """
 
     chat: bool
@@ -49,7 +49,7 @@ class LogprobSettings:
     greedy: bool
 
     def prompt_fields(self, prompt: Prompt) -> tuple[str, dict[str, Any]]:
-        """Return the path and the body's fields of a prompt."""
+        """Return the path and the body's fields of a prompt whose answer is continued."""
         if self.chat:
             return CHAT, {"messages": prompt.messages(self.system_role)}
         return PLAIN, {"prompt": prompt.text()}
@@ -57,7 +57,7 @@ class LogprobSettings:
     def request(
         self, path: str, fields: Mapping[str, Any], levels: int, extra: Mapping[str, Any], depth: int
     ) -> "LogprobRequest":
-        """Return a request for ``levels`` tokens of the likeliest answer, after ``depth`` tokens of it."""
+        """Return a request for ``levels`` tokens of the likeliest continuation, after ``depth`` answer tokens."""
         levels = levels if self.greedy else 1
         body = {
             **self.body,
@@ -71,7 +71,7 @@ class LogprobSettings:
 
 
 class LogprobRequest(NamedTuple):
-    """Request to a path of a server, with its numbers of tokens: ``depth`` after the prompt, and completion tokens."""
+    """Request for log-probabilities of a continuation: a path, tokens ``depth`` after the prompt, completion tokens."""
 
     settings: LogprobSettings
     path: str
@@ -80,14 +80,14 @@ class LogprobRequest(NamedTuple):
     completion_tokens: int
 
     async def to(self, service: Service) -> ServiceResponse:
-        """Send the request; raises UnansweredError, also for invalid log-probabilities."""
+        """Send a request for log-probabilities of a continuation; raises UnansweredError, also for invalid ones."""
         response = await service.ask_top_tokens(self.path, self.body)
         pairs = zip(response.positions, response.choices, strict=True)
         return response._replace(positions=[_checked(places, choice.text, self.settings) for places, choice in pairs])
 
 
 class Ask(NamedTuple):
-    """Rate-limited requests with retries; both raise UnansweredError.
+    """Rate-limited requests for continuations with retries; both raise UnansweredError.
 
     ``positions`` returns tokens, ``root`` sends a body to a path of the server's root.
     """
@@ -97,7 +97,7 @@ class Ask(NamedTuple):
 
 
 class AnswerStart(NamedTuple):
-    """Prompt of answers, with its token ids if these are sent."""
+    """Prompt of the answers to continue, with its token ids if these are sent."""
 
     prompt: Prompt
     ids: list[int] | None
@@ -105,13 +105,13 @@ class AnswerStart(NamedTuple):
 
 @dataclass(frozen=True)
 class Continuation:
-    """Method to continue an answer."""
+    """Method to continue an answer, by which the server gets its prefix."""
 
     method: str
     settings: LogprobSettings
 
     async def start(self, ask: Ask, prompt: Prompt) -> AnswerStart:
-        """Return the prompt with its token ids, if needed; raises UnansweredError."""
+        """Return the prompt to continue, with its token ids, if needed; raises UnansweredError."""
         if self.method != IDS:
             return AnswerStart(prompt, None)
         if not self.settings.chat:
@@ -129,8 +129,8 @@ class Continuation:
         return AnswerStart(prompt, await _ids(ask, {"prompt": written, "content": written}))
 
     def request(self, start: AnswerStart, path: Sequence[TopKToken], levels: int) -> LogprobRequest | None:
-        """Return the request for ``levels`` tokens of the likeliest answer after a prefix; None if the prefix has no
-        text or id.
+        """Return the request for ``levels`` tokens of the likeliest continuation of a prefix; None if the prefix has
+        no text or id.
         """
         settings = self.settings
         if self.method == IDS:
@@ -153,7 +153,7 @@ class Continuation:
         return settings.request(where, fields, levels, extra | options, len(path))
 
     def positions(self, response: ServiceResponse, path: Sequence[TopKToken], prompt_tokens: int) -> list[Position]:
-        """Return the positions after a prefix; none if the server split the prefix differently.
+        """Return the positions that continue a prefix; none if the server split the prefix differently.
 
         ``prompt_tokens`` is the server's count without the prefix.
         """
@@ -163,8 +163,8 @@ class Continuation:
 
 
 def _checked(positions: Sequence[Position], text: str, settings: LogprobSettings) -> list[Position]:
-    """Return positions with the requested number of log-probabilities; raises UnansweredError for fewer, or for invalid
-    ones. A text of a part of a character has no position.
+    """Return a continuation's positions with the requested number of log-probabilities; raises UnansweredError for
+    fewer, or for invalid ones. A text of a part of a character has no position.
     """
     if not positions and text.strip("\ufffd"):
         raise UnansweredError("garbled", NO_LOGPROBS)
@@ -183,8 +183,8 @@ def _checked(positions: Sequence[Position], text: str, settings: LogprobSettings
 
 
 def whole_positions(positions: Sequence[Position], tokens: int) -> list[Position]:
-    """Return the first positions, up to one that may stand for several tokens: some servers return one position for a
-    character of several tokens.
+    """Return a continuation's first positions, up to one that may stand for several tokens: some servers return one
+    position for a character of several tokens.
     """
     if tokens == len(positions):
         return list(positions)
@@ -242,7 +242,7 @@ async def _differs(
     plain_positions: Sequence[Position],
     prompt_tokens: int,
 ) -> str | None:
-    """Return the difference between a method and a plain answer; None if there is none."""
+    """Return the difference between a method's continuation and a plain answer; None if there is none."""
     if continuation.method != IDS and not prompt_tokens:
         return "it does not count prompt tokens, which would show how it tokenizes the answer"
     start = await continuation.start(ask, prompt)
@@ -264,7 +264,7 @@ async def _differs(
 
 
 def distance(one: Position, other: Position) -> float:
-    """Return the total variation between two positions, over the tokens of either."""
+    """Return the total variation between two positions of continuations, over the tokens of either."""
     p, q = ({token.name: float(np.exp(token.logprob)) for token in place.largest} for place in (one, other))
     both = p.keys() & q.keys()  # the least likely of the top-k tokens may be replaced by others
     return sum(abs(p[name] - q[name]) for name in both) / 2 + _only(p, both) / 2 + _only(q, both) / 2

@@ -1,4 +1,4 @@
-"""Probabilities of the answers to one question, from a server's log-probabilities and from draws.
+"""Exact answers of a server to one question: their probabilities, from log-probabilities and from draws.
 
 If the bounds from top-k log-probabilities are close, they give a probability; otherwise answers are drawn, with the
 log-probabilities of their tokens.
@@ -52,8 +52,8 @@ MIN_RANGE = 0.5
 
 @dataclass(frozen=True)
 class LogprobClient:
-    """Client of a server with log-probabilities: ``settings`` of all requests, and the ``body`` and maximum number of
-    ``choices`` of those for draws.
+    """Client of a server for exact answers: ``settings`` of all requests for log-probabilities, and the ``body`` and
+    maximum number of ``choices`` of those for draws.
     """
 
     ask: Ask
@@ -63,12 +63,12 @@ class LogprobClient:
 
     @property
     def coverage(self) -> TopKCoverage:
-        """Number of top-k tokens of each position."""
+        """Number of top-k tokens of each position, for the tree of exact answers."""
         return TopKCoverage(self.settings.top_logprobs, self.settings.whole_vocabulary)
 
 
 class Draw(NamedTuple):
-    """Drawn answer, with its positions."""
+    """Answer that a server drew, with its positions."""
 
     completion: Completion
     positions: Sequence[Position]
@@ -107,8 +107,8 @@ async def draw_answers(
 
 
 def _refuse_change(root: Position, positions: Sequence[Position]) -> None:
-    """Raise UnansweredError if the range of the first position's log-probabilities has changed, as it does if they
-    follow the temperature.
+    """Raise UnansweredError if the range of the first position's log-probabilities has changed among exact answers, as
+    it does if they follow the temperature.
     """
     if not positions:
         raise UnansweredError("garbled", NO_LOGPROBS)
@@ -133,7 +133,7 @@ EXPANDED_TOGETHER = 8
 
 @dataclass
 class Usage:
-    """Token counts of the service, and the ids of the model that answered last."""
+    """Token usage of exact answers at the service, and the ids of the model that answered last."""
 
     prompt: int = 0
     completion: int = 0
@@ -141,7 +141,7 @@ class Usage:
     names: dict[str, Any] = field(default_factory=dict)
 
     def add(self, response: ServiceResponse) -> None:
-        """Add the counts of a response."""
+        """Add the token usage of a response."""
         self.prompt += response.prompt_tokens
         listed = sum(map(len, response.positions))  # some servers count only the first of several answers
         self.completion += max(response.completion_tokens, listed)
@@ -151,7 +151,7 @@ class Usage:
 
 
 async def exact_reply(request: Request, client: LogprobClient, continuation: Continuation | None) -> Reply:
-    """Return the answers to a request with their probabilities, and the curve; raises UnansweredError.
+    """Return exact answers to a request, with their probabilities, and the curve; raises UnansweredError.
 
     The ``continuation`` expands prefixes of answers; a multiple-choice question, whose answer is one token, needs none.
     """
@@ -200,7 +200,7 @@ async def _answers(
     rows: dict[float, list[_GradedDraw]] = {}
 
     async def draw(trials: range, temperatures: Sequence[float]) -> None:
-        """Draw answers, and estimate the accuracy at each of these temperatures from all of its draws."""
+        """Draw answers, and estimate the exact curve at each of these temperatures from all of its draws."""
         assert request.matcher is not None
         for t, new in (await draw_answers(request, trials, client, temperatures, root)).items():
             draws = draws_by_temperature[t] = [*draws_by_temperature.get(t, []), *new]
@@ -229,8 +229,8 @@ async def _answers(
 async def _explore(
     tree: TopKTree, request: Request, enumeration: Enumeration, client: LogprobClient, continuation: Continuation
 ) -> Position:
-    """Expand the prefixes of the largest probability, until the budget is used or they are improbable; return the first
-    position.
+    """Expand the most probable prefixes of exact answers, until the budget is used or they are improbable; return the
+    first position.
     """
     start = await continuation.start(client.ask, request.prompt)
     prompt_tokens = 0
@@ -272,8 +272,8 @@ class _GradedDraw(NamedTuple):
 def _rows(
     request: Request, tree: TopKTree, points: CurveEstimate, draws: Mapping[float, Sequence[_GradedDraw]]
 ) -> Iterator[Completion]:
-    """Yield answers with weights that add up to the accuracy at each temperature for right ones, and to the rest for
-    wrong ones.
+    """Yield exact answers with weights that add up to the accuracy at each temperature for right ones, and to the rest
+    for wrong ones.
     """
     accuracy = np.clip(points.accuracy, 0, 1)
     enumerated = sorted(tree.answers, key=lambda each: not each.right)
@@ -304,7 +304,7 @@ def _with_both_sides(
     column: int,
     temperature: float,
 ) -> list[_GradedDraw]:
-    """Return the draws, and the likeliest enumerated answer of a verdict that no draw has but the accuracy allows."""
+    """Return drawn answers, and the likeliest enumerated one of a verdict that none has but the accuracy allows."""
     answers = list(draws)
     for side, weight in ((True, accuracy), (False, 1 - accuracy)):
         same_side = [each for each in enumerated if each.right == side]
@@ -342,7 +342,7 @@ def _enumerated(answers: EnumeratedAnswers[TopKToken], temperature: float, trial
 
 @dataclass(frozen=True)
 class ChoiceShares:
-    """Probabilities (C + 1, T) of C choices at T temperatures; the last row is that of no choice.
+    """Exact probabilities (C + 1, T) of C choices at T temperatures; the last row is that of no choice.
 
     ``tokens`` are the likeliest of each, None if no top-k token chooses it.
     """
@@ -356,7 +356,7 @@ class ChoiceShares:
 def choice_shares(
     choices: Choices, tokens: Sequence[TopKToken], temperatures: Sequence[float], coverage: TopKCoverage
 ) -> ChoiceShares:
-    """Return the shares by the top-k tokens of the first position; the unseen tokens count as no choice."""
+    """Return the exact shares of choices by the first position's top-k tokens; unseen tokens count as no choice."""
     indices = _token_indices(choices, tokens)
     bounds = coverage.bounds(tokens, temperatures)
     lower, likely = (np.stack([of[ids].sum(axis=0) for ids in indices]) for of in (bounds.lower, bounds.likely))
@@ -367,8 +367,8 @@ def choice_shares(
 
 
 def drawn_shares(choices: Choices, position: Position, temperature: float) -> Floats:
-    """Return (C + 1,) the estimate of each share from a draw: by the probabilities of the top-k tokens if the drawn one
-    is among them, or else by the drawn one.
+    """Return (C + 1,) the estimate of each choice's share from a draw: by the probabilities of the top-k tokens if the
+    drawn one is among them, or else by the drawn one.
     """
     chosen, tokens = position.chosen, position.largest
     if chosen.name in {token.name for token in tokens}:
@@ -378,7 +378,7 @@ def drawn_shares(choices: Choices, position: Position, temperature: float) -> Fl
 
 
 def _token_indices(choices: Choices, tokens: Sequence[TopKToken]) -> list[np.ndarray]:
-    """Return the indices of the tokens of each choice, and of those of none."""
+    """Return the indices of the top-k tokens of each choice, and of those of none."""
     chosen = choices.tokens(TokenTexts([token.text for token in tokens]))
     taken = np.concatenate([np.empty(0, dtype=np.intp), *chosen])
     return [*chosen, np.setdiff1d(np.arange(len(tokens)), taken)]
@@ -387,7 +387,7 @@ def _token_indices(choices: Choices, tokens: Sequence[TopKToken]) -> list[np.nda
 async def choice_answers(
     request: Request, enumeration: Enumeration, client: LogprobClient
 ) -> tuple[list[Completion], CurveEstimate]:
-    """Return the choices of a multiple-choice question, and the answer of no choice, with their probabilities."""
+    """Return exact answers to a multiple-choice question, its choices and no choice, with their probabilities."""
     choices = enumeration.choices
     assert choices is not None
     path, fields = client.settings.prompt_fields(request.prompt)

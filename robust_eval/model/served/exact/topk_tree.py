@@ -1,4 +1,4 @@
-"""Tree of the answers to one question, from a server's top-k log-probabilities at temperature 1.
+"""Top-k tree of the answers to one question, from a server's top-k log-probabilities at temperature 1.
 
 At each expanded prefix, the probabilities of the tokens that end the answer, or decide it, are summed; the others are
 prefixes for expansion. Unseen tokens and unexpanded prefixes have bounds, and so the probability of a right answer has
@@ -30,7 +30,7 @@ _DIGITS = 8  # maximum number of decimals of a rounding server
 
 
 class TokenBounds(NamedTuple):
-    """Bounds on the probabilities of the K seen tokens, and of all others together, at T temperatures.
+    """Bounds on the probabilities of the K top-k tokens, and of all unseen ones together, at T temperatures.
 
     ``lower`` and ``upper`` are (K, T), ``unseen_lower`` and ``unseen_upper`` (T,). ``likely`` (K, T) and
     ``unseen_likely`` (T,) lie between them, and sum to 1 over all tokens.
@@ -45,7 +45,7 @@ class TokenBounds(NamedTuple):
 
 
 def precision(logprobs: Sequence[float]) -> float:
-    """Return the rounding error of log-probabilities, by their number of decimals.
+    """Return the rounding error of top-k log-probabilities, by their number of decimals.
 
     >>> precision([-0.1234, -2.5]), precision([-0.12345678912, -2.5])
     (5e-05, 1e-06)
@@ -59,7 +59,7 @@ def precision(logprobs: Sequence[float]) -> float:
 def unseen_sums(
     logprobs: Sequence[float], temperatures: Sequence[float], vocabulary: int, error: float, largest: bool = True
 ) -> tuple[Floats, Floats]:
-    """Return the bounds (T,), (T,) of U_t, the sum of p^(1/t) over the unseen tokens.
+    """Return the bounds (T,), (T,) of U_t, the sum of p^(1/t) over the tokens outside the top k.
 
     ``logprobs`` (K,) are those of the seen tokens, natural, at temperature 1, each at most ``error`` from the
     model's; the vocabulary has at most ``vocabulary`` tokens. ``largest``: no unseen token is more probable than a seen
@@ -92,7 +92,7 @@ def unseen_sums(
 def token_bounds(
     logprobs: Sequence[float], temperatures: Sequence[float], vocabulary: int, error: float, largest: bool = True
 ) -> TokenBounds:
-    """Return bounds on the probability of each seen token, and of all others together, at each temperature.
+    """Return bounds on the probability of each top-k token, and of all others together, at each temperature.
 
     The parameters are those of :func:`unseen_sums`. P_t of a token lies in [e^(sℓ) / (S + U_hi), e^(sℓ) / (S + U_lo)],
     where S is the sum of e^(sℓ) over the seen tokens. The likely values use the geometric mean of the bounds of U_t,
@@ -124,7 +124,7 @@ def token_bounds(
 
 
 class Resolved(NamedTuple):
-    """Certain part of the probability of a right answer, at T temperatures.
+    """Part of the probability of a right answer that a top-k tree makes certain, at T temperatures.
 
     ``right`` and ``wrong`` (T,) are lower bounds of the total probabilities of right and of wrong answers.
     """
@@ -134,12 +134,12 @@ class Resolved(NamedTuple):
 
     @property
     def lower(self) -> Floats:
-        """Lower bound (T,) of the probability of a right answer."""
+        """Lower bound (T,) of the probability of a right answer, by the top-k tree."""
         return np.minimum(self.right, 1)
 
     @property
     def upper(self) -> Floats:
-        """Upper bound (T,) of it."""
+        """Upper bound (T,) of the probability of a right answer, by the top-k tree."""
         return np.maximum(1 - self.wrong, self.lower)
 
 
@@ -153,7 +153,7 @@ class TopKCoverage:
     whole: bool = False
 
     def bounds(self, tokens: Sequence[TopKToken], temperatures: Sequence[float]) -> TokenBounds:
-        """Return bounds on the probabilities of the tokens of one position, and of all others, at each temperature."""
+        """Return bounds on the probabilities of the top-k tokens of one position, and of all others, by temperature."""
         logprobs = [token.logprob for token in tokens]
         largest = len(tokens) >= self.shown and not any(token.unnamed for token in tokens)
         vocabulary = self.shown if self.whole else DEFAULT_VOCABULARY_SIZE
@@ -161,7 +161,7 @@ class TopKCoverage:
 
 
 class TokenOutcomes(NamedTuple):
-    """Outcome of each of K next tokens after a prefix of an answer, (K,).
+    """Outcome of each of K top-k next tokens after a prefix of an answer, (K,).
 
     ``settled`` tokens end the answer, or no continuation makes it wrong; it is then right (``right``) or wrong. The
     others leave it open; after ``right`` ones it is right if it ends, after ``begun`` ones an accepted answer has
@@ -176,7 +176,7 @@ class TokenOutcomes(NamedTuple):
 def classify_topk_tokens(
     matcher: Matcher, text: bytes, tokens: Sequence[TopKToken], last: bool, chat: bool
 ) -> TokenOutcomes:
-    """Return the outcomes of tokens after the prefix ``text``; no token follows the ``last`` one.
+    """Return the outcomes of top-k tokens after the prefix ``text``; no token follows the ``last`` one.
 
     An answer ends with its first line; in a conversation (``chat``), with the first one that is not blank.
     """
@@ -203,7 +203,7 @@ STEERS_UP_TO = 1.3
 
 @dataclass(eq=False)
 class Prefix:
-    """Prefix of answers: its tokens, and its probability at T temperatures, a lower bound and the likely value."""
+    """Prefix in a top-k tree: its tokens, and its probability at T temperatures, a lower bound and the likely value."""
 
     tokens: tuple[TopKToken, ...]
     text: bytes
@@ -216,7 +216,7 @@ class Prefix:
 
 
 class TopKTree:
-    """Tree of answers of at most ``depth`` tokens.
+    """Top-k tree of answers of at most ``depth`` tokens.
 
     ``frontier`` are the unexpanded prefixes, ``bounds`` the certain part of the probabilities.
     """
@@ -242,7 +242,7 @@ class TopKTree:
         self._right, self._hidden = 0 * ones, 0 * ones
 
     def heaviest(self, number: int, minimum: float) -> list[Prefix]:
-        """Remove from the frontier the most probable prefixes, with a probability of at least ``minimum``."""
+        """Remove from the tree's frontier the most probable prefixes, with a probability of at least ``minimum``."""
 
         def weight(prefix: Prefix) -> float:
             return float(prefix.likely[self._steers].max())
@@ -253,7 +253,7 @@ class TopKTree:
         return heaviest
 
     def grow(self, prefix: Prefix, positions: Sequence[Position]) -> None:
-        """Expand a prefix with the positions that follow it, each after the chosen token of the one before.
+        """Expand a prefix of the top-k tree with the positions that follow it, each after the chosen token before it.
 
         Without positions the outcome of the prefix remains unknown.
         """
@@ -290,7 +290,7 @@ class TopKTree:
     def _count(
         self, prefix: Prefix, tokens: Sequence[TopKToken], bounds: TokenBounds, outcomes: TokenOutcomes, last: bool
     ) -> None:
-        """Count the tokens that end the answer or decide it, and the unseen ones."""
+        """Count the top-k tokens that end the answer or decide it, and the unseen ones."""
         for is_right, sum_of in ((True, self.bounds.right), (False, self.bounds.wrong)):
             mask = outcomes.settled & (outcomes.right == is_right)
             if not mask.any():
@@ -310,7 +310,7 @@ class TopKTree:
 
     @property
     def likely(self) -> Floats:
-        """Estimate (T,) of the probability of a right answer, with priors for the unknown part."""
+        """Estimate (T,) of the probability of a right answer by the top-k tree, with priors for the unknown part."""
         waiting = sum((prefix.likely * prefix.prior for prefix in self.frontier), np.zeros(len(self.temperatures)))
         estimate = self._right + self._hidden + waiting
         return np.asarray(np.clip(estimate, self.bounds.lower, self.bounds.upper))
@@ -328,7 +328,7 @@ DEVIATION = 0.5
 def summed_draw(
     matcher: Matcher, positions: Sequence[Position], temperature: float, depth: int, chat: bool, cut: bool, right: bool
 ) -> float:
-    """Return the estimate of the probability of a right answer from one draw.
+    """Return the estimate of the probability of a right answer from one draw, by its top-k tokens.
 
     ``depth`` is the maximum number of tokens of an answer. ``cut``: the length ended this one. ``right``: it is right,
     which counts if the server omits its end, or the text of one of its tokens.
@@ -353,12 +353,12 @@ def summed_draw(
 
 
 def _has_whole_characters(token: TopKToken) -> bool:
-    """Return whether a token has whole characters: a server may merge tokens with parts of one."""
+    """Return whether a top-k token has whole characters: a server may merge tokens with parts of one."""
     return not token.unnamed and not incomplete_bytes(token.text) and not 0x80 <= (token.text or b" ")[0] < 0xC0
 
 
 def renormalized(tokens: Sequence[TopKToken], temperature: float) -> Floats:
-    """Return (K,) the probabilities of tokens at a temperature, given that it is one of them."""
+    """Return (K,) the probabilities of top-k tokens at a temperature, given that it is one of them."""
     logprobs = np.array([token.logprob for token in tokens]) / temperature
     weights = np.exp(logprobs - logprobs.max())
     return np.asarray(weights / weights.sum())
@@ -380,7 +380,7 @@ HALF, NEAR = 0.5, 0.2
 
 
 class CurveEstimate:
-    """Probability of a right answer at T temperatures: by close bounds, or by draws; otherwise unknown."""
+    """Accuracy curve at T temperatures: by close bounds of a top-k tree, or by draws; otherwise unknown."""
 
     def __init__(
         self, temperatures: Sequence[float], lower: Floats, likely: Floats, upper: Floats, distance: Floats
@@ -392,13 +392,13 @@ class CurveEstimate:
         self.how: list[str | None] = [BOUNDS if each else None for each in distance <= close]
 
     def draw(self, temperature: float, mean: float, error: float) -> None:
-        """Set the estimate from draws at a temperature, clipped to the bounds."""
+        """Set the curve's estimate from draws at a temperature, clipped to the bounds of the tree."""
         column = self.temperatures.index(temperature)
         self.accuracy[column] = np.clip(mean, self.lower[column], self.upper[column])
         self.error[column], self.how[column] = error, DRAWS
 
     def loose_points(self, requested: Sequence[float]) -> list[float]:
-        """Return the requested temperatures at which bounds are not close."""
+        """Return the requested temperatures at which the top-k tree's bounds are not close."""
         return [t for t in requested if self.how[self.temperatures.index(t)] is None]
 
     def points_near_threshold(self, requested: Sequence[float]) -> list[float]:
@@ -416,7 +416,7 @@ class CurveEstimate:
         return near
 
     def curve(self) -> Curve:
-        """Return the curve at the temperatures with an estimate."""
+        """Return the accuracy curve at the temperatures with an estimate."""
         known = [column for column, how in enumerate(self.how) if how is not None]
         estimates = (np.array(self.temperatures), self.accuracy, self.error, self.lower, self.upper)
         temperatures, accuracy, error, lower, upper = (estimate[known] for estimate in estimates)

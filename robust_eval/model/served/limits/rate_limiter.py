@@ -28,7 +28,7 @@ LONGEST_BACKOFF = 60.0
 
 
 class Pace:
-    """Queue that starts requests in their order; for one event loop.
+    """Queue of a rate limiter that starts requests in their order; for one event loop.
 
     The server's limit is found by congestion control. A window bounds the concurrent requests. It doubles every round
     (a window's worth of answers) until the first refusal. A refusal halves it (at least 1), once for all concurrent
@@ -70,7 +70,7 @@ class Pace:
 
     @property
     def window(self) -> int:
-        """Current maximum number of concurrent requests."""
+        """Maximum number of concurrent requests that the rate limiter allows now."""
         return self._window.size
 
     @property
@@ -80,7 +80,7 @@ class Pace:
 
     @asynccontextmanager
     async def permit(self, tokens: int) -> AsyncIterator["PacedPermit"]:
-        """Wait until a request of about so many tokens may start, which runs inside the ``with`` block.
+        """Wait until the rate limiter lets a request of about so many tokens start, which runs in the ``with`` block.
 
         A task that is cancelled while it waits leaves the queue.
         """
@@ -97,7 +97,7 @@ class Pace:
             self._changed.set()
 
     def _seconds_until_start(self, tokens: int) -> float:
-        """Return the seconds until a request may start; inf if it waits for one in flight."""
+        """Return the seconds until the rate limiter lets a request start; inf if it waits for one in flight."""
         if self.in_flight >= self.window:
             return math.inf
         starts_at = max(self._resumes_at, self._requests.starts_at(1), self._tokens.starts_at(tokens))
@@ -115,24 +115,24 @@ class Pace:
 
 @dataclass(frozen=True)
 class PacedPermit:
-    """Permission to send a request, which gets its outcome: at most one of ``succeeded`` and ``refused``."""
+    """Permit of a rate limiter for a request, which gets its outcome: at most one of ``succeeded`` and ``refused``."""
 
     _pace: Pace
     _start: "_Start"
     _tokens: int
 
     def used(self, tokens: int) -> None:
-        """Replace the estimate of the tokens; at most once."""
+        """Replace the rate limiter's estimate of the tokens; at most once."""
         self._pace._tokens.take(tokens - self._tokens)
         self._pace._changed.set()
 
     def succeeded(self) -> None:
-        """Record an answer."""
+        """Record an answer to the request with this permit."""
         self._pace._window.rise(self._start)
         self._pace._changed.set()
 
     def refused(self, retry_after: float | None) -> None:
-        """Record that the server is overloaded (429, 503); no request starts for so many seconds."""
+        """Record that the server is overloaded (429, 503); no request gets a permit for so many seconds."""
         pace, now = self._pace, self._pace._clock()
         pace.refusals += 1
         pace._window.fall(self._start)
@@ -151,16 +151,16 @@ class _Quota:
         self._settled_at = -math.inf  # when no debt is left
 
     def starts_at(self, units: int) -> float:
-        """Return the time at which so many units may be taken: within a burst, or without debt."""
+        """Return the time at which the rate limit allows so many units: within a burst, or without debt."""
         return self._settled_at - max(0.0, BURST - units * self._seconds_each)
 
     def take(self, units: int, now: float = -math.inf) -> None:
-        """Use units, from ``now`` on; a negative number returns them."""
+        """Use units of the rate limit, from ``now`` on; a negative number returns them."""
         self._settled_at = max(self._settled_at, now) + units * self._seconds_each
 
 
 class _Start(NamedTuple):
-    """State at the start of a request: its number, the falls of the window so far, the other requests in flight."""
+    """State of the limiter at a request's start: its number, the falls of the window, other requests in flight."""
 
     number: int
     falls: int
@@ -186,14 +186,14 @@ class _Window:
         return int(self._size)
 
     def start(self, in_flight: int) -> _Start:
-        """Record the start of a request, with so many others in flight."""
+        """Record in the window the start of a request, with so many others in flight."""
         self._starts += 1
         if in_flight + 1 >= self.size:
             self._last_filled = self._starts
         return _Start(self._starts, self._falls, in_flight)
 
     def rise(self, start: _Start) -> None:
-        """Raise the limit after the answer to the request that started so."""
+        """Raise the limit of concurrent requests after the answer to the request that started so."""
         if start.falls < self._falls or start.number > self._last_filled:
             return
         if self._size < self._borne:
@@ -203,7 +203,7 @@ class _Window:
             self._size = min(self._borne + CUBIC * max(0.0, self._rounds - HOLD) ** 3, self._maximum)
 
     def fall(self, start: _Start) -> None:
-        """Lower the limit after the refusal of the request that started so."""
+        """Lower the limit of concurrent requests after the refusal of the request that started so."""
         if start.falls < self._falls:
             return
         self._falls += 1
@@ -213,7 +213,7 @@ class _Window:
 
 
 def backoff(attempt: int, retry_after: float | None, generator: random.Random, longest: float = math.inf) -> float:
-    """Return the seconds to wait before a retry.
+    """Return the back-off in seconds before a retry.
 
     The back-off is exponential with full jitter (M. Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog,
     2015): uniform between 0 and a bound that doubles with every attempt, from number 0, up to ``longest``. It is at
@@ -226,52 +226,52 @@ def backoff(attempt: int, retry_after: float | None, generator: random.Random, l
 
 
 class OverBudgetError(Exception):
-    """Another request may exceed the budget; the message is the cost so far."""
+    """Refusal of a permit: another request may exceed the budget; the message is the cost so far."""
 
 
 class EndedError(Exception):
-    """The run has ended; the message is the reason."""
+    """Refusal of a permit: the run has ended; the message is the reason."""
 
 
 class Permit(Protocol):
-    """Permission to send a request; see :class:`PacedPermit`."""
+    """Protocol of a rate limiter's permit to send a request; see :class:`PacedPermit`."""
 
     def used(self, tokens: int) -> None:
-        """Replace the estimate of the tokens."""
+        """Replace the estimate of the tokens of the request with this permit."""
 
     def succeeded(self) -> None:
-        """Record an answer."""
+        """Record an answer to the permitted request."""
 
     def refused(self, retry_after: float | None) -> None:
-        """Record that the server is overloaded."""
+        """Record that the server is overloaded, for the rate limiter."""
 
 
 class RateLimiter(Protocol):
     """Rate limiter of all clients of one server, which may run in several processes."""
 
     def begin(self) -> None:
-        """Prepare for the current event loop, before its first request."""
+        """Prepare the rate limiter for the current event loop, before its first request."""
 
     def permit(self, prompt_tokens: int, completion_tokens: int) -> AbstractAsyncContextManager[Permit]:
-        """Wait until a request of at most so many tokens may start; the request runs inside the ``with`` block.
+        """Wait for a permit for a request of at most so many tokens; the request runs inside the ``with`` block.
 
         Raises OverBudgetError if the budget does not cover the request, EndedError after :meth:`end`.
         """
 
     def use(self, prompt_tokens: int, completion_tokens: int, cached_tokens: int = 0) -> None:
-        """Add the token usage of an answer; cached tokens are prompt tokens."""
+        """Add the token usage of an answer to the rate limiter's; cached tokens are prompt tokens."""
 
     async def counted(self, answered: int, failed: int) -> tuple[int, int]:
-        """Report the numbers of answered and failed questions of this process; return the totals of all."""
+        """Report this process's numbers of answered and failed questions to the limiter; return the totals of all."""
 
     def end(self, reason: str) -> None:
-        """Admit no further request."""
+        """End the rate limiter: admit no further request."""
 
     def status(self) -> str:
-        """Return a status line: requests in flight and the cost so far."""
+        """Return the rate limiter's status line: requests in flight and the cost so far."""
 
     def description(self) -> dict[str, Any]:
-        """Return the maximum concurrency, refusals, seconds paused and the cost, for the record of the run."""
+        """Return the limiter's maximum concurrency, refusals, seconds paused and cost, for the record of the run."""
 
 
 class LocalRateLimiter:
@@ -283,7 +283,7 @@ class LocalRateLimiter:
         self._paces: list[Pace] = []
 
     def begin(self) -> None:
-        """Make a queue for the current event loop."""
+        """Make a queue of the rate limiter for the current event loop."""
         settings = self._settings
         if settings.batch:
             pace = Pace(MAX_BATCHED, None, None, first_window=MAX_BATCHED)
@@ -310,24 +310,24 @@ class LocalRateLimiter:
                 self._settled.set()
 
     def use(self, prompt_tokens: int, completion_tokens: int, cached_tokens: int = 0) -> None:
-        """Add the tokens to the spending."""
+        """Add the tokens of an answer to the spending of the rate limiter."""
         self.spending.use(prompt_tokens, completion_tokens, cached_tokens)
 
     async def counted(self, answered: int, failed: int) -> tuple[int, int]:
-        """Return the numbers of this process, the only one."""
+        """Return the numbers of questions of this process, the only one with this rate limiter."""
         return answered, failed
 
     def end(self, reason: str) -> None:
-        """Do nothing: the caller is the only client."""
+        """Do nothing: the caller is the only client of the rate limiter."""
 
     def status(self) -> str:
-        """Return requests in flight and the cost so far."""
+        """Return the number of requests in flight by the rate limiter, and the cost so far."""
         window = f"{self._paces[-1].in_flight} requests in flight" if self._paces else ""
         cost = f"cost {self.spending.spent:.4f} USD" if self.spending.has_prices else ""
         return ", ".join(filter(None, (window, cost)))
 
     def description(self) -> dict[str, Any]:
-        """Return the counts of all queues together."""
+        """Return the counts of all queues of the rate limiter together."""
         paces = self._paces
         return {
             "pace.most_in_flight": max((pace.max_in_flight for pace in paces), default=0),

@@ -19,7 +19,7 @@ Result = TypeVar("Result")
 
 
 class Attempts:
-    """Attempts of all requests of one run.
+    """Attempts (retries) of all requests of one run.
 
     ``ended`` is the reason why the run has ended, None before; ``repeated`` the number of retries; ``token_ratio`` the
     largest ratio so far of a prompt's tokens to their estimate.
@@ -60,8 +60,8 @@ class Attempts:
     async def in_turn(
         self, about: int, completion_tokens: int, ask: Callable[[], Coroutine[Any, Any, ServiceResponse]]
     ) -> ServiceResponse:
-        """Send a request of ``about`` so many prompt tokens with a permit; raises UnansweredError, or EndedError if the
-        run ends before.
+        """Attempt a request of ``about`` so many prompt tokens with a permit; raises UnansweredError, or EndedError if
+        the run ends before.
         """
         maximum = int(about * self.token_ratio) + 1
         async with AsyncExitStack() as stack:
@@ -92,7 +92,7 @@ class Attempts:
             return response
 
     async def in_time(self, request: Coroutine[Any, Any, Result], seconds: float | None = None) -> Result:
-        """Return the result of a request within so many seconds (default: its timeout); raises UnansweredError."""
+        """Return the result of an attempt within so many seconds (default: its timeout); raises UnansweredError."""
         seconds = self._settings.timeout if seconds is None else seconds
         try:
             async with asyncio.timeout(seconds):
@@ -102,7 +102,7 @@ class Attempts:
 
     @contextmanager
     def _interruptible(self) -> Iterator[None]:
-        """Cancel the wait in this context when the run ends."""
+        """Cancel the wait for an attempt in this context when the run ends."""
         if self.ended:
             raise EndedError(str(self.ended))
         task = asyncio.current_task()
@@ -114,19 +114,19 @@ class Attempts:
             self._idle.discard(task)
 
     def end_over_budget(self, spent: str) -> None:
-        """End the run, whose budget is used up; ``spent`` is the cost so far."""
+        """End all attempts of the run, whose budget is used up; ``spent`` is the cost so far."""
         self.end(
             f"the next request could exceed model.budget={self._settings.budget:g} USD ({spent} so far): raise "
             "model.budget and rerun the command to resume"
         )
 
     def end(self, reason: str) -> None:
-        """End the run, also in other processes with the same service; a later run resumes it."""
+        """End all attempts of the run, also in other processes with the same service; a later run resumes it."""
         self.end_here(OutageError(f"{reason}; the answers so far are in the store"))
         self.limiter.end(str(self.ended))
 
     def end_here(self, reason: UserError) -> None:
-        """End the run in this process: send no request, and cancel those that wait for a permit or a retry."""
+        """End the attempts of this process: send no request, and cancel those that wait for a permit or a retry."""
         self.ended = self.ended or reason
         for task in self._idle:
             task.cancel()
@@ -161,7 +161,7 @@ class Patience:
         self._last: UnansweredError | None = None
 
     async def answer(self, ask: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-        """Return the result of a request; raises UnansweredError. A long wait is logged repeatedly."""
+        """Return the result of a probe's request after retries; raises UnansweredError. A long wait is logged."""
         self._began, self._last = time.monotonic(), None
         notice = asyncio.create_task(self._notice())
         try:
@@ -195,7 +195,7 @@ class Patience:
             await sleep(wait)
 
     async def _notice(self) -> None:
-        """Log the wait, once in :data:`LOG_INTERVAL` seconds of the whole probe."""
+        """Log the wait for retries, once in :data:`LOG_INTERVAL` seconds of the whole probe."""
         await sleep(max(LOG_AFTER, self._logged_at + LOG_INTERVAL - self._began))
         while True:
             self._logged_at = time.monotonic()

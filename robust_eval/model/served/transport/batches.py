@@ -24,19 +24,19 @@ MAX_BYTES = 200_000_000
 
 @dataclass
 class PendingRequest:
-    """Request, its received answers, and those that batches in flight will bring."""
+    """Request sent in batches, its received answers, and those that batches in flight will bring."""
 
     request: Request
     received: set[TrialKey]
     in_flight: set[TrialKey] = field(default_factory=set)
 
     def calls(self, choices: int) -> Iterator[Call]:
-        """Yield the calls for the other answers."""
+        """Yield the calls for the answers to a request that no batch will bring."""
         yield from calls(replace(self.request, cached=frozenset(self.received | self.in_flight)), choices)
 
 
 def request_name(identity: Mapping[str, Any], request: Request) -> str:
-    """Return the name of a request: a digest of all that determines its answers but temperatures and trials."""
+    """Return a request's name in batches: a digest of all that determines its answers but temperatures and trials."""
     determinants = {
         "model": identity,
         "prompt": asdict(request.prompt),
@@ -50,7 +50,7 @@ def request_name(identity: Mapping[str, Any], request: Request) -> str:
 
 
 def line_name(request: str, call: Call) -> str:
-    """Return the ``custom_id`` of a call, of at most 64 characters; ``request`` is the name of its request.
+    """Return the ``custom_id`` of a call in a batch, of at most 64 characters; ``request`` is its request's name.
 
     It identifies the answers, also for another run.
     """
@@ -66,7 +66,7 @@ class LineName(NamedTuple):
 
 
 def parse_line_name(custom_id: object) -> LineName | None:
-    """Return the parts of a ``custom_id``; None for that of another program."""
+    """Return the parts of a ``custom_id`` in a batch; None for that of another program."""
     try:
         request, temperature, first, number = str(custom_id).split(":")
         at, start, count = float(temperature), int(first), int(number)
@@ -78,20 +78,20 @@ def parse_line_name(custom_id: object) -> LineName | None:
 
 
 def to_line(name: str, path: str, body: Mapping[str, Any]) -> bytes:
-    """Return the line of a file for one request."""
+    """Return the line of a batch file for one request."""
     line = {"custom_id": name, "method": "POST", "url": f"/v1{path}", "body": body}
     return json.dumps(line, separators=(",", ":")).encode() + b"\n"
 
 
 class BatchResult(NamedTuple):
-    """Line of results: the name of the line, and its response or error."""
+    """Line of a batch's results: the name of the line, and its response or error."""
 
     name: str
     outcome: ServiceResponse | UnansweredError
 
 
 def read_line(line: bytes, service: Service) -> BatchResult | None:
-    """Return a line of results or of errors; None if it is broken. ``service`` parses the response in it."""
+    """Return a line of a batch's results or errors; None if it is broken. ``service`` parses the response in it."""
     try:
         data = json.loads(line)
         name, response, error = data["custom_id"], data.get("response"), data.get("error")
@@ -110,7 +110,7 @@ def read_line(line: bytes, service: Service) -> BatchResult | None:
 
 
 def results_in(path: Path, service: Service) -> Iterator[BatchResult | None]:
-    """Yield the results in a file; None for a broken line, and for each piece of one longer than any response."""
+    """Yield the results in a batch's file; None for a broken line, and each piece of one longer than any response."""
     with path.open("rb") as lines:
         while line := lines.readline(MAX_RESPONSE):
             if line.strip():
@@ -118,7 +118,7 @@ def results_in(path: Path, service: Service) -> Iterator[BatchResult | None]:
 
 
 def conditions_of(names: Iterable[str]) -> dict[str, set[TrialKey]]:
-    """Return the answers of lines, by the name of the request."""
+    """Return the answers of the lines of batches, by the name of the request."""
     result: dict[str, set[TrialKey]] = {}
     for name in names:
         if line := parse_line_name(name):
@@ -128,7 +128,7 @@ def conditions_of(names: Iterable[str]) -> dict[str, set[TrialKey]]:
 
 @dataclass
 class SentBatch:
-    """Batch in flight.
+    """Batch in flight at a service.
 
     ``mark`` is in its metadata at the service, ``names`` are those of its requested lines, ``other_lines`` the number
     of the others, and ``price`` is the maximum cost. ``batch`` is its id; None before the request to make it, and empty
@@ -144,8 +144,8 @@ class SentBatch:
 
 
 class BatchNotes:
-    """Notes in a store: for each request, by its name, its lines in batches in flight; for each batch, by its mark, the
-    id and the number of lines.
+    """Notes on batches in a store: for each request, by its name, its lines in batches in flight; for each batch, by
+    its mark, the id and the number of lines.
     """
 
     def __init__(self, store: KeyValueStore) -> None:
@@ -199,7 +199,7 @@ def _of_batch(sent: SentBatch) -> dict[bytes, bytes]:
 
 
 def _request_key(name: str) -> bytes:
-    """Return the key of the note of a request."""
+    """Return the key of the note on batches of a request."""
     return sha256(f"batches of {name}".encode()).digest()
 
 
@@ -217,7 +217,7 @@ _ID = re.compile(r"[A-Za-z0-9][\w.:-]{0,199}")
 
 
 class Batch(NamedTuple):
-    """Status of a batch. ``failures`` are pairs of a code and a sentence, for a refused file."""
+    """Status of a batch at a service. ``failures`` are pairs of a code and a sentence, for a refused file."""
 
     id: str
     status: str
@@ -229,7 +229,7 @@ class Batch(NamedTuple):
 
     @property
     def ended(self) -> bool:
-        """True if its status is final."""
+        """True if the status of the batch is final."""
         return self.status in ("completed", "expired", "cancelled", "failed")
 
 
@@ -240,7 +240,7 @@ class BatchService:
         self._service = service
 
     async def upload(self, lines: bytes, mark: str) -> str:
-        """Upload a file of requests, one a line; return its id."""
+        """Upload a batch file of requests, one a line; return its id."""
         data = await self._object(
             "POST",
             "/files",
@@ -284,7 +284,7 @@ class BatchService:
         return None
 
     async def download(self, file: str, into: Path) -> None:
-        """Download a file of the service, in place of an existing one."""
+        """Download a batch file of the service, in place of an existing one."""
         url = f"{self._service.address}/files/{file}/content"
         reply = await self._service.send(self._service.http.save(url, self._service.headers, into))
         if reply.status_code != httpx2.codes.OK:
@@ -293,7 +293,7 @@ class BatchService:
             raise UnansweredError("lost", "the service compressed a file, although asked not to")
 
     async def _object(self, method: str, path: str, **options: Any) -> Mapping[str, Any]:
-        """Return the JSON object of the response to a request."""
+        """Return the JSON object of the batch service's response to a request."""
         text = await self._service.request(method, path, **options)
         try:
             data = json.loads(text)
@@ -323,7 +323,7 @@ class BatchService:
         )
 
     def _id(self, data: object) -> str:
-        """Return an id that is valid in an address."""
+        """Return an id of a batch or file that is valid in an address."""
         if not isinstance(data, str) or not _ID.fullmatch(data):
             raise UnansweredError("lost", f"the service sent no usable id: {self._service.clean(str(data))[:80]!r}")
         return data

@@ -22,14 +22,14 @@ MAX_REDIRECTS = 5
 
 
 class TooLargeError(Exception):
-    """A response is larger than :data:`MAX_RESPONSE`."""
+    """Failure of the HTTP client: a response is larger than :data:`MAX_RESPONSE`."""
 
     def __init__(self) -> None:
         super().__init__(f"a response of more than {MAX_RESPONSE / 2**20:.0f} MB")
 
 
 class ElsewhereError(Exception):
-    """A response redirects to another ``origin`` (scheme, host and port)."""
+    """Failure of the HTTP client: a response redirects to another ``origin`` (scheme, host and port)."""
 
     def __init__(self, origin: str) -> None:
         super().__init__(f"the server redirects to {origin}: set model.base_url to that address if you trust it")
@@ -37,7 +37,7 @@ class ElsewhereError(Exception):
 
 @cache
 def tls_context() -> ssl.SSLContext:
-    """Return the TLS context of all clients; its certificates take 25 ms to read."""
+    """Return the TLS context of all HTTP clients; its certificates take 25 ms to read."""
     return httpx2.create_ssl_context()
 
 
@@ -45,7 +45,7 @@ class BoundedClient(openai.DefaultAioHttpClient):
     """HTTP client with limits, by the faster of the library's clients. Raises TooLargeError and ElsewhereError."""
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        """Return the whole response, decompressed; redirects are followed within the origin of the request."""
+        """Return the whole HTTP response, decompressed; redirects are followed within the origin of the request."""
         origin = _origin(request.url)
         for _ in range(MAX_REDIRECTS):
             response = await super().send(request, **(options | {"stream": True, "follow_redirects": False}))
@@ -58,7 +58,7 @@ class BoundedClient(openai.DefaultAioHttpClient):
         raise httpx2.TooManyRedirects(f"more than {MAX_REDIRECTS} redirects", request=request)
 
     async def save(self, url: str, headers: Mapping[str, str], into: Path) -> httpx2.Response:
-        """Download an address into a file; return the response, with its body if it is an error.
+        """Download an address by HTTP into a file; return the response, with its body if it is an error.
 
         The content must be uncompressed, at most :data:`MAX_FILE`, and from that address itself.
         """
@@ -87,8 +87,8 @@ def _origin(url: httpx2.URL) -> str:
 
 
 async def _bounded(response: httpx2.Response) -> httpx2.Response:
-    """Return a response with its body, decompressed piece by piece, and as UTF-8 whatever its declared encoding: some
-    codecs decompress as well.
+    """Return an HTTP response with its body, decompressed piece by piece, and as UTF-8 whatever its declared encoding:
+    some codecs decompress as well.
     """
     try:
         sent = _Bounded()
@@ -120,7 +120,7 @@ class _Bounded:
 
 
 def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
-    """Return the back-off in seconds that the headers of a response request; None without a valid one.
+    """Return the back-off in seconds that the HTTP headers of a response request; None without a valid one.
 
     ``Retry-After`` is a number of seconds or a date (RFC 9110, §10.2.3); OpenAI's ``retry-after-ms`` is more exact. A
     past date is 0. ``now`` has a time zone.

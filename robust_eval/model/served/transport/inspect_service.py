@@ -88,7 +88,7 @@ class InspectService:
         await self._api.aclose()
 
     async def ask(self, prompt: Prompt, system_role: bool, settings: Mapping[str, Any]) -> ServiceResponse:
-        """Return the response to a prompt, with these settings of a request; raises UnansweredError.
+        """Return inspect_ai's response to a prompt, with these settings of a request; raises UnansweredError.
 
         The names of settings are those of OpenAI's protocol. A setting that the provider drops is refused, if its
         record of the request shows that. There is no timeout: the caller sets one.
@@ -116,8 +116,8 @@ class InspectService:
         return self._response(output)
 
     async def _generated(self, messages: list[ChatMessage], config: GenerateConfig) -> Any:
-        """Return the result of the provider. Raises its errors, and UnansweredError after it has refused a batch: the
-        batches of inspect_ai then end, and requests would wait for good.
+        """Return the result of inspect_ai's provider. Raises its errors, and UnansweredError after it has refused a
+        batch: the batches of inspect_ai then end, and requests would wait for good.
         """
         if not config.batch:
             return await self._api.generate(messages, [], "none", config)
@@ -138,19 +138,19 @@ class InspectService:
             call.cancel()
 
     def _note_batch(self, message: str) -> None:
-        """Log a message on batches, and end them if the provider has refused one."""
+        """Log a message of inspect_ai on batches, and end them if the provider has refused one."""
         log.info("%s", self.clean(message))
         if message.startswith("Error creating batch") and self._refused_batch and not self._refused_batch.done():
             self._refused_batch.set_result(self.clean(message))
 
     def clean(self, text: str) -> str:
-        """Return a text in one line, without the key."""
+        """Return a text of a provider of inspect_ai in one line, without the key."""
         for key in (self._api.api_key, self._api.initial_api_key):
             text = text.replace(key, "…") if key else text
         return " ".join(text[:MAX_TEXT].split())
 
     def _provider(self) -> ModelAPI:
-        """Return the provider; UserError if it does not exist, or lacks a package or a key."""
+        """Return the provider of inspect_ai; UserError if it does not exist, or lacks a package or a key."""
         try:
             config = GenerateConfig(max_connections=self._connections, max_retries=0)
             model = get_model(self._model, config=config, base_url=self._base_url, memoize=False, **self._model_args)
@@ -230,7 +230,7 @@ def _config(settings: Mapping[str, Any]) -> GenerateConfig:
 
 
 def _dropped(settings: Mapping[str, Any], request: Any) -> str | None:
-    """Return a setting that the sent request lacks; None if it has all, or is no record of settings."""
+    """Return a setting that inspect_ai's sent request lacks; None if it has all, or is no record of settings."""
     names = set(_names(request))
     if not any("tokens" in name for name in names):
         return None
@@ -238,7 +238,7 @@ def _dropped(settings: Mapping[str, Any], request: Any) -> str | None:
 
 
 def _names(request: Any) -> Iterator[str]:
-    """Yield the names of all settings in a request, at any depth, in one spelling."""
+    """Yield the names of all settings in a request of inspect_ai, at any depth, in one spelling."""
     for name, value in request.items() if isinstance(request, Mapping) else ():
         if name not in ("messages", "contents", "input"):
             yield _normalized(name)

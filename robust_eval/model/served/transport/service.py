@@ -1,4 +1,4 @@
-"""Requests to a server with OpenAI's protocol, and its responses."""
+"""Service: client for requests to a server with OpenAI's protocol, and its responses."""
 
 import json
 import math
@@ -35,12 +35,12 @@ MAX_TOKENS = 2**31 - 1
 
 
 def logprob_fields(chat: bool, number: int) -> dict[str, Any]:
-    """Return the fields of a request for so many log-probabilities a token."""
+    """Return the fields of a request to a service for so many log-probabilities a token."""
     return {"logprobs": True, "top_logprobs": number} if chat else {"logprobs": number}
 
 
 class Choice(NamedTuple):
-    """One answer of a response. ``tokens`` is None without log-probabilities.
+    """One answer of a service's response. ``tokens`` is None without log-probabilities.
 
     ``finish_reason`` is stop, length, filter, tool or error (:mod:`robust_eval.runtime.finish_reasons`), or empty if
     the server gives none.
@@ -57,7 +57,7 @@ class Choice(NamedTuple):
 
 
 class ServiceResponse(NamedTuple):
-    """Response of a server: choices in their order, and the token usage."""
+    """Response of a service: choices in their order, and the token usage."""
 
     choices: list[Choice]
     prompt_tokens: int
@@ -75,7 +75,7 @@ class ServiceResponse(NamedTuple):
 
 @dataclass
 class UnansweredError(Exception):
-    """Request without an answer.
+    """Request to a service without an answer.
 
     ``reason`` is one sentence without secrets, ``retry_after`` the back-off in seconds that the server requests.
     ``kind``: filtered (a content filter blocked the prompt), busy (429, 503), lost (no connection, a timeout, a fault
@@ -92,7 +92,7 @@ class UnansweredError(Exception):
 
     @property
     def longest_wait(self) -> float:
-        """Longest back-off before the next attempt: short for a garbled reply."""
+        """Longest back-off before the next attempt at the service: short for a garbled reply."""
         return SOON if self.kind == "garbled" else math.inf
 
     def __str__(self) -> str:
@@ -100,14 +100,14 @@ class UnansweredError(Exception):
 
 
 class Answering(Protocol):
-    """A service that answers prompts."""
+    """Protocol of a service that answers prompts."""
 
     async def ask(self, prompt: Prompt, system_role: bool, settings: Mapping[str, Any]) -> ServiceResponse:
-        """Return the response to a prompt, with these settings of a request; raises UnansweredError."""
+        """Return the service's response to a prompt, with these settings of a request; raises UnansweredError."""
 
 
 class Service:
-    """Client of a model behind a server; for one event loop, in which it is opened as a context.
+    """Service: client of a model behind a server; for one event loop, in which it is opened as a context.
 
     No message of this class contains ``key``. ``path`` is that of completions below the ``address``.
     """
@@ -136,7 +136,7 @@ class Service:
         await self.http.aclose()
 
     async def ask(self, prompt: Prompt, system_role: bool, settings: Mapping[str, Any]) -> ServiceResponse:
-        """Return the response to a prompt, with these settings in the body of the request; raises UnansweredError.
+        """Return the service's response to a prompt, with these settings in the request's body; raises UnansweredError.
 
         There is no timeout: the caller sets one.
         """
@@ -144,12 +144,12 @@ class Service:
         return self._parse(text, self._chat)
 
     async def ask_top_tokens(self, path: str, body: Mapping[str, Any]) -> ServiceResponse:
-        """Return the response to a body at a path, with the top-k tokens at each position; raises UnansweredError."""
+        """Return the service's response to a body at a path, with top-k tokens; raises UnansweredError."""
         text = await self.request("POST", path, {"model": self._model, **body})
         return self._parse(text, path == CHAT, top_tokens=True)
 
     async def ask_root(self, path: str, body: Mapping[str, Any]) -> Any:
-        """Return the JSON response at a path of the server's root, without ``/v1``; raises UnansweredError."""
+        """Return the service's JSON response at a path of its root, without ``/v1``; raises UnansweredError."""
         text = await self.request("POST", path, {"model": self._model, **body}, self.address.removesuffix("/v1"))
         try:
             return json.loads(text)
@@ -165,7 +165,7 @@ class Service:
         headers: Mapping[str, str] | None = None,
         **options: Any,
     ) -> str:
-        """Return the text of a response; raises UnansweredError for an error status.
+        """Return the text of a service's response; raises UnansweredError for an error status.
 
         The ``body`` is sent as JSON; ``options`` are those of httpx2.Request.
         """
@@ -179,7 +179,7 @@ class Service:
         return reply.text
 
     def refused(self, reply: httpx2.Response) -> UnansweredError:
-        """Return the error of a response with an error status."""
+        """Return the error of a service's response with an error status."""
         try:
             error = json.loads(reply.text)
         except (ValueError, RecursionError):
@@ -187,12 +187,12 @@ class Service:
         return self._refused_body(reply.status_code, error, reply.headers, reply.text or str(reply))
 
     def body(self, prompt: Prompt, system_role: bool, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the body of the request for a prompt."""
+        """Return the body of the request to the service for a prompt."""
         body = {"messages": prompt.messages(system_role)} if self._chat else {"prompt": prompt.text()}
         return {"model": self._model, **body, **settings}
 
     async def send(self, response: Awaitable[httpx2.Response]) -> httpx2.Response:
-        """Return a response of the client; raises UnansweredError for an error."""
+        """Return a response of the service's HTTP client; raises UnansweredError for an error."""
         try:
             return await response
         except (TooLargeError, httpx2.TooManyRedirects) as problem:
@@ -203,17 +203,17 @@ class Service:
             raise UnansweredError("fatal", self.clean(str(problem))) from None
 
     def read(self, status: int, body: Any) -> ServiceResponse:
-        """Return the response in the results of a batch; raises UnansweredError."""
+        """Return the service's response in the results of a batch; raises UnansweredError."""
         if status == HTTPStatus.OK:
             return self._parse(json.dumps(body), self._chat)
         raise self._refused_body(status, body, {}, str(body))
 
     def _refused_body(self, status: int, body: Any, headers: Mapping[str, str], text: str) -> UnansweredError:
-        """Return the error of a response with an error status and this body."""
+        """Return the error of a service's response with an error status and this body."""
         return self._refusal(status, body.get("error", body) if isinstance(body, Mapping) else body, headers, text)
 
     def _refusal(self, status: int, error: object, headers: Mapping[str, str], text: str) -> UnansweredError:
-        """Return the error of a response with an error status."""
+        """Return the error of the service for an error status."""
         body = error if isinstance(error, Mapping) else {}
         message = f"{body.get('code')} {body.get('type')}"
         kind = "wrong"
@@ -232,7 +232,7 @@ class Service:
         return UnansweredError(kind, f"{status} {self.clean(str(message))[:300]}".strip(), waits, status)
 
     def _lost(self, problem: Exception) -> UnansweredError:
-        """Return the error of an incomplete response; the HTTP library names the most exact cause."""
+        """Return the error of an incomplete response of a service; the HTTP library names the most exact cause."""
         causes: list[BaseException] = [problem]
         while (cause := causes[-1].__cause__) is not None:
             causes.append(cause)
@@ -243,7 +243,7 @@ class Service:
         )
 
     def _parse(self, text: str, chat: bool, top_tokens: bool = False) -> ServiceResponse:
-        """Parse a response, with its positions if it has ``top_tokens``; raises UnansweredError if it is none."""
+        """Parse a service's response, with positions if it has ``top_tokens``; raises UnansweredError if it is none."""
         try:
             reply = json.loads(text)
             each = _in_order(reply["choices"])
@@ -272,7 +272,7 @@ class Service:
         return ServiceResponse(whole, *counts, model, fingerprint, positions[: len(whole)])
 
     def _broken_off(self, choice: Mapping[str, Any], read: Choice) -> UnansweredError:
-        """Return the error of a choice that an error ended: worth a retry, unless a filter ended it."""
+        """Return the error of a choice that a service's error ended: worth a retry, unless a filter ended it."""
         error = choice.get("error")
         if isinstance(error, Mapping):
             code = error.get("code")
@@ -286,11 +286,11 @@ class Service:
         return UnansweredError("lost", f"the server cut a reply off, with finish_reason {message!r}")
 
     def _name(self, value: object) -> str | None:
-        """Return a name from the server, short and printable; None if it is none."""
+        """Return a name from the service, short and printable; None if it is none."""
         return printable(self.clean(storable(value))[:MAX_NAME]) or None if isinstance(value, str) else None
 
     def clean(self, text: str) -> str:
-        """Return a text in one line, without the key."""
+        """Return a text of the service in one line, without the key."""
         text = text.replace(self._key, "…") if self._key else text
         return " ".join(text[:MAX_TEXT].split())
 
@@ -309,11 +309,11 @@ TRANSIENT = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT)
 
 
 class CountError(Exception):
-    """The token usage of a server is invalid."""
+    """Invalid token usage in a service's response."""
 
 
 def counted(value: Any) -> int:
-    """Return a token count of a server; 0 without one. Raises CountError."""
+    """Return a token count of a service's response; 0 without one. Raises CountError."""
     if value is None:
         return 0
     if type(value) is not int or not 0 <= value <= MAX_TOKENS:
@@ -324,13 +324,13 @@ def counted(value: Any) -> int:
 
 
 def _in_order(choices: Sequence[Any]) -> list[Any]:
-    """Return choices by their index, or as they are without indices; raises KeyError or TypeError if some have none."""
+    """Return a response's choices by index, or as they are without indices; raises KeyError or TypeError if mixed."""
     has_index = any(each.get("index") is not None for each in choices)
     return sorted(choices, key=lambda each: each["index"]) if has_index else list(choices)
 
 
 def _end(reason: str, text: str, error: object) -> tuple[str, str | None]:
-    """Return the finish reason, and the server's word if it is unknown; without a text such a reply is an error."""
+    """Return a choice's finish reason, and the service's word if unknown; without a text such a reply is an error."""
     if error:
         return ERROR, None
     end = end_of(reason) or ""
@@ -354,5 +354,5 @@ def _choice(choice: Mapping[str, Any], chat: bool) -> Choice:
 
 
 def _joined(parts: Any) -> str:
-    """Return the text of parts of a message, which may be one text."""
+    """Return the text of the parts of a service's message, which may be one text."""
     return parts if isinstance(parts, str) else "".join(storable(part["text"]) for part in parts or ())

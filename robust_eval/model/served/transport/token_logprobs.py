@@ -12,7 +12,7 @@ PART = "\ufffd".encode()
 
 
 class Token(NamedTuple):
-    """Generated token: its text, its natural log-probability, and the largest ones at its position."""
+    """Generated token: its text, its natural log-probability, and the largest log-probabilities at its position."""
 
     text: bytes
     logprob: float
@@ -20,7 +20,7 @@ class Token(NamedTuple):
 
 
 class TopKToken(NamedTuple):
-    """Token: its text, its natural log-probability at temperature 1, and its id, if the server gives it."""
+    """Top-k token: its text, its natural log-probability at temperature 1, and its id, if the server gives it."""
 
     text: bytes
     logprob: float
@@ -28,32 +28,32 @@ class TopKToken(NamedTuple):
 
     @property
     def ends(self) -> bool:
-        """True if it ends an answer at any position: it has no text."""
+        """True if a top-k token ends an answer at any position: it has no text."""
         return not self.text
 
     @property
     def name(self) -> int | bytes:
-        """Identifier among the tokens of its position."""
+        """Identifier among the top-k tokens of its position."""
         return self.text if self.id is None else self.id
 
     @property
     def unnamed(self) -> bool:
-        """True if it stands for any part of a character, so that its text is unknown: a server that identifies tokens
-        by their texts (vLLM) merges several such tokens of a position, and returns fewer than requested.
+        """True if a token stands for any part of a character, so that its text is unknown: servers that identify tokens
+        by their texts (vLLM) merge several such tokens of a position, and return fewer than requested.
         """
         return self.id is None and PART in self.text
 
 
 class Position(NamedTuple):
-    """Position of an answer: its token, and the top-k tokens in descending order."""
+    """Position of an answer with log-probabilities: its token, and the top-k tokens in descending order."""
 
     chosen: TopKToken
     largest: Sequence[TopKToken]
 
 
 def read_tokens(logprobs: Mapping[str, Any] | None) -> list[Token] | None:
-    """Return the tokens of a choice; None if the server gives none. Raises TypeError, ValueError, KeyError or
-    AttributeError for an unknown format, and checks no values.
+    """Return the tokens of a choice with log-probabilities; None if there are none. Raises TypeError, ValueError,
+    KeyError or AttributeError for an unknown format, and checks no values.
     """
     if not logprobs or (logprobs.get("content") is None and logprobs.get("tokens") is None):
         return None
@@ -72,7 +72,7 @@ def read_positions(logprobs: Mapping[str, Any] | None) -> list[Position]:
 
 
 def storable(value: Any) -> str:
-    """Return a text that can be stored: half a character, which JSON allows, is replaced."""
+    """Return a token's text so that it can be stored: half a character, which JSON allows, is replaced."""
     if not isinstance(value, str):
         raise TypeError(value)
     return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -105,7 +105,7 @@ def _token(entry: Mapping[str, Any]) -> TopKToken:
 
 
 def _text(entry: Mapping[str, Any]) -> bytes:
-    """Return the bytes of a token, which may be a part of a character."""
+    """Return the bytes of a token with log-probabilities, which may be a part of a character."""
     values = entry.get("bytes")
     if values is None:
         return storable(entry["token"]).encode()
