@@ -15,59 +15,59 @@ next run requests again."""
 
 
 class AdaptiveRequests(Protocol):
-    """Requests that depend on the answers to others."""
+    """Protocol of requests to an engine's model that depend on the answers to others."""
 
     @property
     def finished(self) -> int:
-        """Number of items that need no more answers."""
+        """Number of items of adaptive requests that need no more answers."""
 
     def next(self) -> list[Request]:
-        """Return the requests that depend on the answers since the last call."""
+        """Return the adaptive requests that depend on the answers since the last call."""
 
 
 class ModelRunner(Protocol):
-    """Runner of a :class:`robust_eval.model.base.LanguageModel`, in this process or in others."""
+    """Protocol of runners of a :class:`robust_eval.model.base.LanguageModel`, in this process or in others."""
 
     def check(self, requests: Sequence[Request]) -> None:
-        """See LanguageModel; a model in other processes may raise UserError with its first answers instead."""
+        """Check requests to the engine's model; one in other processes may raise UserError with its first answers."""
 
     def temperatures(self, highest: float) -> Temperatures:
-        """See LanguageModel."""
+        """Return the temperatures of the engine's model; see LanguageModel."""
 
     def answers(self, requests: Sequence[Request], missing: Set[Item], stage: str) -> Iterator[list[ReplyTables]]:
-        """Yield the answers to the missing items as they arrive; the progress bar is named ``stage``."""
+        """Yield an engine's answers to the missing items as they arrive; the progress bar is named ``stage``."""
 
     def complete_adaptively(
         self, requests: Sequence[Request], adaptive: AdaptiveRequests, stage: str, items: int
     ) -> Iterator[list[ReplyTables]]:
-        """Yield the answers to the requests, and to all that depend on them, until all ``items`` are finished."""
+        """Yield an engine's answers to requests, and to all that depend on them, until all ``items`` are finished."""
 
     def attach_store(self, store: KeyValueStore) -> None:
-        """See LanguageModel."""
+        """Let the engine's model use this store; see LanguageModel."""
 
     def cancel(self, requests: Sequence[Request]) -> list[str]:
-        """See LanguageModel."""
+        """Cancel batches of the engine's model; see LanguageModel."""
 
     def description(self) -> dict[str, Any]:
-        """See LanguageModel."""
+        """Return the metadata of the engine's model; see LanguageModel."""
 
 
 class Engine(Protocol):
-    """Engine that runs models; a dataclass whose fields are its configuration."""
+    """Protocol of engines that run models; a dataclass whose fields are its configuration."""
 
     def open(self) -> AbstractContextManager[None]:
-        """Return a context in which models can be loaded."""
+        """Return a context in which the engine can load models."""
 
     def place(self, config: ModelConfig) -> ModelConfig:
         """Return the settings of a model, completed with those that the engine decides."""
 
     def load(self, config: ModelConfig) -> ModelRunner:
-        """Load the model, now or before its first answers; UserError if that is not possible."""
+        """Let the engine load the model, now or before its first answers; UserError if that is not possible."""
 
 
 @contextmanager
 def adaptive_progress(stage: str, adaptive: AdaptiveRequests, items: int) -> Iterator[Callable[[str], None]]:
-    """Show a bar of the finished items; yield a function that updates it with a status text."""
+    """Show a bar of the finished items of adaptive requests; yield a function that updates it with a status text."""
     shown = adaptive.finished
     with progress(stage, total=items - shown, unit="prompts") as advance:
 

@@ -14,7 +14,7 @@ from robust_eval.runtime.console import progress
 
 @dataclass
 class Local:
-    """Requests go to the model block by block."""
+    """Local engine (engine=local): requests go to the model in this process, block by block."""
 
     threads: int | None = None
     """Number of torch's CPU threads; null: the fastest number on this machine, measured once. Set it if several runs
@@ -26,7 +26,7 @@ class Local:
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Restore torch's number of threads at the end, if a model was loaded."""
+        """Restore torch's number of threads when the local engine closes, if it loaded a model."""
         self._threads_before: int | None = None
         try:
             yield
@@ -37,7 +37,7 @@ class Local:
                 torch.set_num_threads(self._threads_before)
 
     def place(self, config: ModelConfig) -> ModelConfig:
-        """Return the settings as they are."""
+        """Return the settings of a model as they are: the local engine decides none."""
         return config
 
     def load(self, config: ModelConfig) -> "LocalRunner":
@@ -54,7 +54,7 @@ class Local:
 
 
 class LocalRunner(ModelRunner):
-    """Runner of a model in this process."""
+    """Runner of a model in this process, by the local engine."""
 
     def __init__(self, model: LanguageModel) -> None:
         self._model = model

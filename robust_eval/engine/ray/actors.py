@@ -1,4 +1,4 @@
-"""Blocks of requests for actors, retried by other actors or given up."""
+"""Ray actors, and blocks of requests for them, retried by other actors or given up."""
 
 import logging
 import pickle
@@ -27,7 +27,7 @@ LOST = "its process or machine was lost"
 
 
 class PendingBlocks:
-    """Blocks of requests until the missing ones are answered, or given up after :data:`ATTEMPTS` attempts.
+    """Blocks of requests for Ray actors until all are answered, or given up after :data:`ATTEMPTS` attempts.
 
     ``wanted`` are the requests that are still missing, with their cached conditions.
     """
@@ -43,7 +43,7 @@ class PendingBlocks:
         return len(self._left)
 
     def grouped(self, size: int) -> list[list[Block]]:
-        """Return the remaining blocks in groups of at least ``size`` wanted requests, for a new attempt."""
+        """Return the actors' remaining blocks in groups of at least ``size`` wanted requests, for a new attempt."""
         self._problems = dict.fromkeys(self._left, LOST)
         groups: list[list[Block]] = [[]]
         waiting = 0
@@ -57,7 +57,7 @@ class PendingBlocks:
         return groups
 
     def take(self, outcome: Outcome) -> list[ReplyTables]:
-        """Return the answers of an outcome; they are not requested again if their block fails later."""
+        """Return the answers in an actor's outcome; they are not requested again if their block fails later."""
         self._problems |= outcome.problems
         for number in outcome.done:
             del self._left[number]
@@ -75,7 +75,7 @@ class PendingBlocks:
         return reply
 
     def failed(self) -> str:
-        """Count a failure of each remaining block, give up those that failed too often, and return the reasons."""
+        """Count an actor's failure for each remaining block, give up those with too many, and return the reasons."""
         self._left = {n: block for n, block in self._left.items() if any(each.item in self.wanted for each in block)}
         reasons = dict.fromkeys(self._problems[number] for number in self._left)
         for number in list(self._left):
@@ -86,11 +86,11 @@ class PendingBlocks:
         return "; ".join(reasons)
 
     def given_up(self) -> str:
-        """Return the reasons of the last failures of the given-up blocks."""
+        """Return the reasons for which actors last failed at the given-up blocks."""
         return "; ".join(dict.fromkeys(self._given_up.values()))
 
     def errors(self) -> list[Reply]:
-        """Return errors for the missing answers; one a temperature in place of enumerated answers."""
+        """Return errors for the answers that no actor gave; one a temperature in place of enumerated answers."""
         replies = []
         for request in self.wanted.values():
             drawn = replace(request, trials=1) if request.enumeration else request
@@ -105,19 +105,19 @@ _COLOURS = re.compile(r"\x1b\[\d*m")
 
 
 class Room(Protocol):
-    """Resources of a cluster that actors may take; see :class:`robust_eval.engine.ray.engine.Ray`."""
+    """Resources of a Ray cluster that actors may take; see :class:`robust_eval.engine.ray.engine.Ray`."""
 
     num_cpus: int
     num_gpus: float
     block_size: int
 
     def room(self) -> int:
-        """Return the number of actors that fit now."""
+        """Return the number of Ray actors that fit now."""
         ...
 
 
 class Actors:
-    """Actors that load a model and answer; see :class:`robust_eval.engine.base.ModelRunner`."""
+    """Ray actors that load a model and answer; see :class:`robust_eval.engine.base.ModelRunner`."""
 
     def __init__(self, engine: Room, config: ModelConfig) -> None:
         self._engine = engine
@@ -131,16 +131,16 @@ class Actors:
         self._logged: set[str] = set()
 
     def check(self, requests: Sequence[Request]) -> None:
-        """Check a server now; the actors check a local model."""
+        """Check a server now; the actors check a local model with their first block."""
         if self._server is not None:
             self._server.check(requests)
 
     def temperatures(self, highest: float) -> Temperatures:
-        """See LanguageModel; a local model supports all."""
+        """Return the temperatures of the actors' model; a local model supports all."""
         return Temperatures() if self._server is None else self._server.temperatures(highest)
 
     def answers(self, requests: Sequence[Request], missing: Set[Item], stage: str) -> Iterator[list[ReplyTables]]:
-        """Yield the answers to the requests. Other actors retry failed blocks, one by one; the requests of blocks that
+        """Yield the actors' answers to requests. Other actors retry failed blocks, one by one; requests of blocks that
         always fail get errors for answers. UserError if all do.
         """
         with progress(stage, total=len(missing), unit="prompts") as advance:
@@ -151,7 +151,7 @@ class Actors:
     def complete_adaptively(
         self, requests: Sequence[Request], adaptive: AdaptiveRequests, stage: str, items: int
     ) -> Iterator[list[ReplyTables]]:
-        """See ModelRunner; each round sends all requests that are due."""
+        """Yield the actors' answers; each round sends all requests that are due. See ModelRunner."""
         with adaptive_progress(stage, adaptive, items) as advance:
             while requests:
                 yield from self._answers(requests, {request.item for request in requests}, stage)
@@ -185,7 +185,7 @@ class Actors:
             yield tables_of(lost)
 
     def _attempt(self, blocks: PendingBlocks, size: int, batch_context: Any) -> Iterator[list[ReplyTables]]:
-        """Yield the answers of one attempt at each remaining block; UserError for a mistake of the user."""
+        """Yield the actors' answers of one attempt at each remaining block; UserError for a mistake of the user."""
         fatal: str | None = None
         for outcome in self._outcomes(blocks.grouped(size), batch_context):
             yield blocks.take(outcome)
@@ -196,10 +196,10 @@ class Actors:
             raise UserError(fatal)
 
     def attach_store(self, store: KeyValueStore) -> None:
-        """Do nothing: requests of a lost actor are sent again."""
+        """Do nothing: the requests of a lost actor are sent again."""
 
     def cancel(self, requests: Sequence[Request]) -> list[str]:
-        """See LanguageModel; there are no batches."""
+        """Return nothing: actors send no batches."""
         return []
 
     def description(self) -> dict[str, Any]:
@@ -212,7 +212,7 @@ class Actors:
         return status
 
     def _divided(self, requests: Sequence[Request]) -> Shards:
-        """Divide requests into blocks: those of a local model by its shards, those to a server by number."""
+        """Divide requests into blocks for actors: those of a local model by its shards, those to a server by number."""
         if self._server is None:
             return self._config.shard(requests)
         if self._limiter is None:  # on this machine: the loss of another one loses no cost

@@ -37,7 +37,7 @@ ENVIRONMENT = {
 
 @dataclass
 class Ray:
-    """Blocks of questions go through Ray Data to actors, each of which holds the model."""
+    """Ray engine (engine=ray): blocks of questions go through Ray Data to actors, each of which holds the model."""
 
     address: str | None = None
     """Address of a cluster: auto (that of this machine), or HOST:PORT. null: start one on this machine for the run."""
@@ -83,11 +83,11 @@ class Ray:
                 ray.shutdown()
 
     def place(self, config: ModelConfig) -> ModelConfig:
-        """Return the settings with the device of the actors, which may differ from that of this process."""
+        """Return the model's settings with the device of Ray's actors, which may differ from that of this process."""
         return config.on("cuda" if self.num_gpus else "cpu")
 
     def load(self, config: ModelConfig) -> "Actors":
-        """Return the actors, which load the model with their first block; UserError without cluster or room."""
+        """Return the Ray actors, which load the model with their first block; UserError without cluster or room."""
         from robust_eval.engine.ray.actors import Actors
 
         self._connect()
@@ -158,12 +158,12 @@ class Ray:
         ray.data.DataContext.get_current().enable_progress_bars = False
 
     def room(self) -> int:
-        """Return the number of actors that fit now; UserError if no machine has room for one."""
+        """Return the number of actors that Ray has room for now; UserError if no machine has room for one."""
         room = self._room(self.num_gpus)
         return self.actors or room
 
     def _room(self, num_gpus: float) -> int:
-        """Return the number of processes with so much of a GPU that fit now."""
+        """Return the number of processes with so much of a GPU that Ray has room for now."""
         import ray
 
         needed = {"CPU": float(self.num_cpus), "GPU": num_gpus}
@@ -183,13 +183,13 @@ class Ray:
 
 
 def _times(available: float, amount: float) -> int:
-    """Return the number of times that an amount fits; a fraction must fit into a single unit, such as a GPU."""
+    """Return how many times an amount fits into Ray's resources; a fraction must fit into one unit, such as a GPU."""
     return int(available) * int(1 / amount + 1e-9) if 0 < amount < 1 else int(available / amount)
 
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Silence standard error, also that of libraries in other languages."""
+    """Silence Ray's standard error, also that of libraries in other languages."""
     sys.stderr.flush()
     saved, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 2)
@@ -204,7 +204,7 @@ def _silence() -> Iterator[None]:
 def _run_as_tasks(
     stage: str, work: Callable[[Shared, Part], Done], shared: Shared, parts: Sequence[Part], num_cpus: int
 ) -> list[Done]:
-    """See :func:`robust_eval.runtime.parallel.run_parts`; each part runs on ``num_cpus`` CPUs.
+    """Run parts as tasks of Ray, each on ``num_cpus`` CPUs; see :func:`robust_eval.runtime.parallel.run_parts`.
 
     Ray reuses the processes of tasks, unlike those of actors: a loaded library or sentence model stays loaded. This
     process repeats failed parts. A UserError ends the work.
@@ -238,7 +238,7 @@ def _run_as_tasks(
 
 
 def _run_part(inputs: tuple[Callable[[Any, Any], Any], Any], part: Any, threads: int) -> bytes:
-    """Do a part of the work; return its result as bytes, because arrays would be views that keep Ray's store full."""
+    """Do a part of the work in a task of Ray; return its result as bytes: array views would keep Ray's store full."""
     silence_tqdm()
     import torch
 

@@ -18,7 +18,7 @@ from robust_eval.model.served.service_settings import ServiceSettings
 
 @dataclass
 class PermitReport(Permit):
-    """Report of an actor on a request with a permit."""
+    """Report of an actor on a request with a permit of the shared rate limiter."""
 
     tokens: int | None = None
     kind: str | None = None
@@ -43,7 +43,7 @@ MAX_CALLS = 10_000
 
 
 class RateLimiterActor:
-    """Actor with the rate limiter, which serves all other actors in one event loop."""
+    """Actor with the shared rate limiter, which serves all other actors in one event loop."""
 
     def __init__(self, settings: ServiceSettings) -> None:
         self._limiter = LocalRateLimiter(settings, settings.spending())
@@ -56,7 +56,7 @@ class RateLimiterActor:
         self._reason = ""
 
     async def enter(self, prompt_tokens: int, completion_tokens: int) -> int:
-        """Return the number of a permit; see RateLimiter.permit."""
+        """Return the number of a permit of the shared rate limiter; see RateLimiter.permit."""
         if self._ended is None:
             self._ended = asyncio.Event()
             self._limiter.begin()
@@ -78,7 +78,7 @@ class RateLimiterActor:
         return number
 
     async def leave(self, number: int, report: PermitReport) -> None:
-        """Return a permit, with the report on its request."""
+        """Return a permit to the shared rate limiter, with the report on its request."""
         if number not in self._under_way:
             return  # its lease has expired, and it is paid
         stack, permit, _ = self._under_way.pop(number)
@@ -102,23 +102,23 @@ class RateLimiterActor:
         await stack.aclose()
 
     async def counted(self, process: str, answered: int, failed: int) -> tuple[int, int]:
-        """See RateLimiter.counted; ``process`` is the name of the caller."""
+        """Return the counts of all actors together; ``process`` is the caller's name. See RateLimiter.counted."""
         self._counted[process] = answered, failed
         totals = [sum(numbers) for numbers in zip(*self._counted.values(), strict=True)]
         return totals[0], totals[1]
 
     async def end(self, reason: str) -> None:
-        """Admit no further request."""
+        """End the shared rate limiter: admit no further request of any actor."""
         self._reason = self._reason or reason
         if self._ended is not None:
             self._ended.set()
 
     async def status(self) -> str:
-        """See RateLimiter.status."""
+        """Return the status line of the shared rate limiter; see RateLimiter.status."""
         return self._limiter.status()
 
     async def description(self) -> dict[str, Any]:
-        """See RateLimiter.description."""
+        """Return the counts of the shared rate limiter; see RateLimiter.description."""
         return self._limiter.description()
 
 
@@ -131,12 +131,12 @@ class SharedRateLimiter(RateLimiter):
         self._counted: list[tuple[int, int, int]] = []
 
     def begin(self) -> None:
-        """Bind the number of waiting requests to the event loop."""
+        """Bind the shared rate limiter's number of waiting requests to the event loop."""
         self._waiting = asyncio.Semaphore(MAX_WAITING)
 
     @asynccontextmanager
     async def permit(self, prompt_tokens: int, completion_tokens: int) -> AsyncIterator[Permit]:
-        """See RateLimiter; the permit comes from the shared rate limiter."""
+        """Wait for a permit of the shared rate limiter, in its actor; see RateLimiter."""
         from ray.exceptions import RayTaskError
 
         try:
@@ -165,9 +165,9 @@ class SharedRateLimiter(RateLimiter):
         self._limiter.end.remote(reason)
 
     def status(self) -> str:
-        """Return nothing: the actor has the status."""
+        """Return nothing: the actor of the shared rate limiter has the status."""
         return ""
 
     def description(self) -> dict[str, Any]:
-        """Return nothing: the actor has the description."""
+        """Return nothing: the actor of the shared rate limiter has the description."""
         return {}
