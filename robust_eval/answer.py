@@ -110,19 +110,19 @@ _ROWS_AT_ONCE = 1 << 14
 
 
 class Answers(NamedTuple):
-    """Answers and accuracy curves: a table of :data:`SCHEMA`, and one of :data:`EXACT_CURVES`, empty without any."""
+    """Answer table with accuracy curves: tables of :data:`SCHEMA` and of :data:`EXACT_CURVES`, empty without any."""
 
     table: pa.Table
     exact_curves: pa.Table = EXACT_CURVES.empty_table()
 
 
 def answer_table(records: Iterable[Mapping[str, Any]]) -> pa.Table:
-    """Return records (mappings of column to value) as a table of :data:`SCHEMA`; missing nullable values are null."""
+    """Return records (mappings of column to value) as an answer table; missing nullable values are null."""
     return validated(pa.Table.from_pylist(list(records), schema=SCHEMA))
 
 
 def with_columns(table: pa.Table, columns: Mapping[str, Sequence[Any] | pa.Array]) -> pa.Table:
-    """Return a table of answers with new values in columns of :data:`SCHEMA`."""
+    """Return an answer table with new values in columns of :data:`SCHEMA`."""
     for name, values in columns.items():
         field = SCHEMA.field(name)
         values = values if isinstance(values, pa.Array) else pa.array(values, field.type)
@@ -131,7 +131,7 @@ def with_columns(table: pa.Table, columns: Mapping[str, Sequence[Any] | pa.Array
 
 
 def concat_by_sampler(tables: Mapping[str, pa.Table]) -> pa.Table:
-    """Concatenate tables of answers, with the name of each table in the column :data:`SAMPLER`.
+    """Concatenate answer tables, with the name of each table in the column :data:`SAMPLER`.
 
     Columns that a table lacks are null in its rows.
     """
@@ -142,7 +142,7 @@ def concat_by_sampler(tables: Mapping[str, pa.Table]) -> pa.Table:
 
 
 def rows(table: pa.Table, *columns: str) -> Iterator[tuple[Any, ...]]:
-    """Iterate over the rows of a table: tuples of the values of these columns.
+    """Iterate over the rows of an answer table: tuples of the values of these columns.
 
     A temperature of NaN is :data:`DEFAULT_TEMPERATURE`.
     """
@@ -179,35 +179,35 @@ def most_frequent(graded: pa.Table) -> pa.Array:
 
 
 def temperatures_of(table: pa.Table) -> list[float]:
-    """Return the temperatures of a table of answers, ascending; :data:`DEFAULT_TEMPERATURE` last."""
+    """Return the temperatures of an answer table, ascending; :data:`DEFAULT_TEMPERATURE` last."""
     values = np.unique(table["temperature"].to_numpy()).tolist()
     return [DEFAULT_TEMPERATURE if t != t else t for t in values]
 
 
 def has_outcome(table: pa.Table, outcomes: Sequence[str]) -> NDArray[np.bool_]:
-    """Return (N,) True for each answer that has one of these outcomes."""
+    """Return (N,) True for each row of an answer table that has one of these outcomes."""
     among: NDArray[np.bool_] = pc.is_in(table["outcome"], value_set=pa.array(outcomes, pa.string())).to_numpy()
     return among
 
 
 def served_as(tables: Iterable[pa.Table], column: str) -> set[str]:
-    """Return the names in one of the columns :data:`SERVED` of these answers."""
+    """Return the names in one of the columns :data:`SERVED` of answer tables."""
     return {name for table in tables for name in pc.unique(table[column]).to_pylist() if name is not None}
 
 
 def at_temperature(table: pa.Table, temperature: float) -> pa.Table:
-    """Return the rows of a table that have this temperature."""
+    """Return the rows of an answer table that have this temperature."""
     column = table["temperature"]
     return filtered(table, pc.is_nan(column) if math.isnan(temperature) else pc.equal(column, temperature))
 
 
 def filtered(table: pa.Table, chosen: pa.ChunkedArray | NDArray[np.bool_]) -> pa.Table:
-    """Return the chosen rows of a table; the table itself, not a copy, where all are chosen."""
+    """Return the chosen rows of an answer table; the table itself, not a copy, where all are chosen."""
     return table if np.all(chosen) else table.filter(chosen)
 
 
 def temperature_name(temperature: float) -> str:
-    """Return a temperature as text for names and sentences.
+    """Return the temperature of an answer as text for names and sentences.
 
     >>> temperature_name(0.70), temperature_name(DEFAULT_TEMPERATURE)
     ('0.7', 'own')
@@ -216,7 +216,7 @@ def temperature_name(temperature: float) -> str:
 
 
 def validated(table: pa.Table) -> pa.Table:
-    """Return the table cast to :data:`SCHEMA`; ValueError where columns, types or outcomes differ from it."""
+    """Return an answer table cast to :data:`SCHEMA`; ValueError where columns, types or outcomes differ from it."""
     missing = [name for name in SCHEMA.names if name not in table.schema.names]
     if missing:
         raise ValueError(f"an answer table must have the columns {SCHEMA.names}: {missing} are missing")
@@ -240,21 +240,21 @@ _METADATA_KEY = b"robust_eval.asked"
 
 
 class SamplingMetadata(NamedTuple):
-    """Metadata of a file of answers: whether replies ended with their first line, and the early stopping by sampler."""
+    """Metadata of an answer table's file: whether replies ended with their first line; early stopping by sampler."""
 
     first_lines: bool
     early_stopping: Mapping[str, EarlyStopping]
 
 
 def with_sampling_metadata(table: pa.Table, metadata: SamplingMetadata) -> pa.Table:
-    """Return a table of answers with its sampling metadata in the schema."""
+    """Return an answer table with its sampling metadata in the schema."""
     return table.replace_schema_metadata(
         {**(table.schema.metadata or {}), _METADATA_KEY: json.dumps(metadata).encode()}
     )
 
 
 def read_sampling_metadata(path: Path) -> SamplingMetadata | None:
-    """Return the sampling metadata of a file of answers; None without it, as for answers from elsewhere."""
+    """Return the sampling metadata of an answer table's file; None without it, as for answers from elsewhere."""
     try:
         metadata = (pq.read_schema(path).metadata or {}).get(_METADATA_KEY)
     except (OSError, pa.ArrowInvalid):  # of another or broken file, which the reader of the answers reports

@@ -51,14 +51,14 @@ JSONL_COLUMNS = {"rewrites", "type", "level", "incorrect"}
 
 
 class Page:
-    """Folder with a page, shown in a notebook or in the web browser."""
+    """Folder with an HTML page, for Python programs: shown in a notebook or in the web browser."""
 
     def __init__(self, folder: Path, page: str) -> None:
         self.folder = folder
         self._page = folder / page
 
     def show(self) -> None:
-        """Show the page: in a notebook below the cell, which then holds a copy of it, elsewhere in the web browser."""
+        """Show the HTML page: in a notebook below the cell, which then holds a copy, elsewhere in the web browser."""
         if _in_notebook():
             from IPython.display import HTML, display
 
@@ -70,7 +70,7 @@ class Page:
 
 
 class Evaluation(Page):
-    """A finished run, read from its folder.
+    """Finished run for Python programs, read from its folder.
 
     ``metrics`` has a row for each metric: ``name``, ``value``, the ends ``low`` and ``high`` of its 95 % interval,
     ``unit``, and ``n``, the number of questions that it rests on; NaN and NA where there is none. ``questions`` has a
@@ -88,7 +88,7 @@ class Evaluation(Page):
 
     @cached_property
     def metrics(self) -> pd.DataFrame:
-        """The metrics, those with a spec first."""
+        """The metrics of the run as a data frame, those with a spec first."""
         run = self.finished
         specs = {name: run.spec(name) for name in run.metrics}
         rows = [
@@ -106,23 +106,23 @@ class Evaluation(Page):
 
     @cached_property
     def questions(self) -> pd.DataFrame:
-        """The questions, with their values of the metrics that are means over questions."""
+        """The run's questions as a data frame, with their values of the metrics that are means over questions."""
         return read_parquet(self.folder / QUESTIONS).to_pandas()
 
     @cached_property
     def answers(self) -> pd.DataFrame:
-        """The answers, graded."""
+        """The run's graded answers as a data frame."""
         return read_parquet(self.folder / GRADED).to_pandas()
 
     @cached_property
     def exact_curves(self) -> pd.DataFrame:
-        """The accuracy curves of each question."""
+        """The accuracy curves of each question as a data frame."""
         file = self.folder / CURVES_FILE
         empty = EXACT_CURVES.append(pa.field(SAMPLER, pa.string())).empty_table()
         return (read_parquet(file) if file.is_file() else empty).to_pandas()
 
     def table(self, name: str) -> pd.DataFrame:
-        """Return a table of a metric by its name: ``frs``, for example, has a row for each fact.
+        """Return a metric's table by its name as a data frame: ``frs``, for example, has a row for each fact.
 
         Raises UserError if there is none of this name.
         """
@@ -133,7 +133,7 @@ class Evaluation(Page):
 
     @property
     def headline(self) -> pd.DataFrame:
-        """The headline metrics, with values and intervals as text."""
+        """The run's headline metrics as a data frame, with values and intervals as text."""
         run = self.finished
         rows = []
         for name in run.headline_metrics:
@@ -144,7 +144,7 @@ class Evaluation(Page):
 
     @property
     def title(self) -> str:
-        """Model, data set, and number of questions kept."""
+        """Model, data set, and number of questions kept of the run."""
         return printable(self.finished.title)
 
     @property
@@ -162,7 +162,7 @@ class Evaluation(Page):
 
 
 class ComparedRuns(Page):
-    """Comparison of runs, read from its folder.
+    """Comparison of runs for Python programs, read from its folder.
 
     ``runs`` has a row for each metric of each run, ``pairs`` one for each metric and pair of runs with the difference
     and its interval, and ``questions`` one for each question that several runs share (empty where none is). The columns
@@ -179,17 +179,17 @@ class ComparedRuns(Page):
 
     @cached_property
     def runs(self) -> pd.DataFrame:
-        """The metrics of the runs."""
+        """The metrics of the compared runs as a data frame."""
         return pq.read_table(self.folder / "runs.parquet").to_pandas()
 
     @cached_property
     def pairs(self) -> pd.DataFrame:
-        """The differences between runs, on the questions that both asked."""
+        """The differences between compared runs, on the questions that both asked, as a data frame."""
         return pq.read_table(self.folder / "pairs.parquet").to_pandas()
 
     @cached_property
     def questions(self) -> pd.DataFrame:
-        """The questions that runs share."""
+        """The questions that compared runs share, as a data frame."""
         file = self.folder / QUESTIONS
         return pq.read_table(file).to_pandas() if file.is_file() else pd.DataFrame()
 
@@ -204,7 +204,7 @@ _KEY = ["question_id", "rewrite", "temperature", "trial"]
 
 
 class LoadedAnswers:
-    """Answers of one model to one task from logs of another harness.
+    """Loaded answers of one model to one task from logs of another harness, for Python programs.
 
     ``answers`` has a row for each answer (docs/harnesses.md) with the scores of the harness's own scorers
     (``score.NAME``), ``questions`` one for each question with its key, if the logs have it.
@@ -219,32 +219,32 @@ class LoadedAnswers:
 
     @cached_property
     def answers(self) -> pd.DataFrame:
-        """The answers of the log, a row each (columns: docs/run_folder.md)."""
+        """The loaded answers as a data frame, a row each (columns: docs/run_folder.md)."""
         return self.collected.answers.to_pandas()
 
     @cached_property
     def questions(self) -> pd.DataFrame:
-        """The questions."""
+        """The questions of the loaded answers as a data frame."""
         return pd.DataFrame([vars(question) for question in self.collected.questions])
 
     @cached_property
     def differences(self) -> list[str]:
-        """Differences from our sampling: prompt, stop strings, truncation; a sentence each."""
+        """Differences of loaded answers from our sampling: prompt, stop strings, truncation; a sentence each."""
         return differences(self.collected)
 
     @cached_property
     def ungraded(self) -> list[str]:
-        """Numbers of ungraded answers, a sentence for each reason; empty if all can be graded."""
+        """Numbers of ungraded loaded answers, a sentence for each reason; empty if all can be graded."""
         return ungraded_sentences(self.collected)
 
     @property
     def metrics(self) -> list[str]:
-        """Names of the metrics that can be computed from these answers."""
+        """Names of the metrics that can be computed from the loaded answers."""
         lacking = self.lacking()
         return [name for name in SCHEMAS["metric"] if name not in lacking]
 
     def score(self, metrics: Sequence[str] | None = None, **settings: Any) -> Evaluation:
-        """Grade and score the answers, by default with all :attr:`metrics`; no model is queried.
+        """Grade and score the loaded answers, by default with all :attr:`metrics`; no model is queried.
 
         ``settings`` are those of :func:`robust_eval.run`. Raises UserError before anything is scored if the logs lack
         what a metric needs, with the metrics that would work.
@@ -300,7 +300,7 @@ class LoadedAnswers:
 
 @contextmanager
 def _printable_errors() -> Iterator[None]:
-    """Raise each UserError again with a printable text and without its cause.
+    """Raise each UserError of the Python interface again with a printable text and without its cause.
 
     Python prints an uncaught exception with all causes, which may contain text of a server or an untrusted file.
     """
@@ -481,7 +481,7 @@ def _as_model_config(model: object) -> ModelConfig:
 
 
 def _model_overrides(model: ModelConfig) -> list[str]:
-    """Return the overrides that describe a model object, which a configuration cannot hold."""
+    """Return the overrides that describe a Python model object, which a configuration cannot hold."""
     if not isinstance(getattr(model, "name", None), str) or not model.name:
         raise UserError(f"model: {type(model).__qualname__} must have a name, which tables and the tracker show")
     names: list[str] = [field.name for field in fields(model)] if is_dataclass(model) else []
@@ -493,7 +493,7 @@ def _model_overrides(model: ModelConfig) -> list[str]:
 
 
 def _mlruns(lines: Sequence[str]) -> Path:
-    """Return the output folder of these overrides."""
+    """Return the output folder ``mlruns`` of these overrides."""
     register()
     config, _ = composed_run([line for line in lines if line.startswith("paths.mlruns=")])
     return Path(config.paths.mlruns)
@@ -509,7 +509,7 @@ def _finished(run: object) -> list[FinishedRun]:
 
 @contextmanager
 def _logged(file: Path) -> Iterator[None]:
-    """Write warnings of a run into its folder, as the command does (conf/hydra/job_logging/)."""
+    """Write warnings of a run in Python into its folder, as the command does (conf/hydra/job_logging/)."""
     handler = logging.FileHandler(file, encoding="utf-8", delay=True)
     handler.setLevel(logging.WARNING)
     handler.setFormatter(Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
@@ -529,6 +529,6 @@ def _as_html(head: Sequence[str], table: pd.DataFrame, foot: Sequence[str]) -> s
 
 
 def _in_notebook() -> bool:
-    """Return True if a kernel of Jupyter runs this process."""
+    """Return True if a kernel of Jupyter runs this Python process."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     return getattr(shell, "kernel", None) is not None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 class UserError(ValueError):
-    """Mistake that the person who started the run can correct.
+    """User error: mistake that the person who started the run can correct.
 
     Its text is one sentence: the setting or place, the value, and the fix. The command line prints it without a
     traceback and exits with status 1.

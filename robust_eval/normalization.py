@@ -92,7 +92,7 @@ _SPECIAL = re.compile(r"[^\w\s.!?]")
 
 
 def normalize(text: str, accents: str = "fold") -> str:
-    """Return the normal form of the first line of a text; empty only where the line is blank.
+    """Return the normalised form of the first line of a text; empty only where the line is blank.
 
     ``accents``: ``fold`` (São is Sao) or ``keep``.
 
@@ -106,7 +106,7 @@ def normalize(text: str, accents: str = "fold") -> str:
 
 @lru_cache(maxsize=1 << 15)
 def forms(text: str, accents: str = "fold") -> tuple[str, ...]:
-    """Return the normal forms of a text: two where it has an apostrophe within a word, else one.
+    """Return the normalised forms of a text: two where it has an apostrophe within a word, else one.
 
     The first removes a possessive 's and parts a word at other apostrophes ("o brien"); the second leaves them out
     ("obrien", "mcdonalds").
@@ -120,7 +120,7 @@ def forms(text: str, accents: str = "fold") -> tuple[str, ...]:
 
 
 def _form(line: str, join_apostrophes: bool) -> str:
-    """Return a normal form of a unified line."""
+    """Return a normalised form of a unified line."""
     words = _with_months_after_days(with_values(_without_articles(_words(line, join_apostrophes))))
     form = " ".join(word for word in _with_signs(words) if word != ",")
     return form or " ".join(line.split())
@@ -136,13 +136,13 @@ def normal_form(text: str) -> str:
 
 
 def first_line(text: str) -> str:
-    """Return the first line of a text that is not blank, without white space around it."""
+    """Return the first line to normalise of a text: the first that is not blank, without white space around it."""
     lines = text.strip().splitlines()
     return lines[0].rstrip() if lines else ""
 
 
 def has_words(form: str, words: str) -> bool:
-    """Return True if a normal form holds another as whole words.
+    """Return True if a normalised form holds another as whole words.
 
     In scripts without spaces no boundary is needed, in Hangul none at the end.
 
@@ -156,7 +156,7 @@ def has_words(form: str, words: str) -> bool:
 
 @lru_cache(maxsize=1 << 14)
 def whole_words(*forms: str) -> re.Pattern[str]:
-    """Return a pattern that matches any of some normal forms in another, as whole words."""
+    """Return a pattern that matches any of some normalised forms in another, as whole words."""
     return re.compile("|".join(map(_between_boundaries, forms)))
 
 
@@ -167,7 +167,7 @@ def _between_boundaries(form: str) -> str:
 
 
 def is_one_character(form: str) -> bool:
-    """Return True if a normal form is a single letter, digit or sign, which means nothing as a part of a word.
+    """Return True if a normalised form is a single letter, digit or sign, which means nothing as a part of a word.
 
     >>> is_one_character("s"), is_one_character("8"), is_one_character("he")
     (True, True, False)
@@ -176,7 +176,7 @@ def is_one_character(form: str) -> bool:
 
 
 def numbers_differ(one: str, other: str) -> bool:
-    """Return True if both normal forms hold numbers, and not the same.
+    """Return True if both normalised forms hold numbers, and not the same.
 
     >>> numbers_differ("1945", "in 1946"), numbers_differ("1945", "in 1945"), numbers_differ("8 planets", "eight")
     (True, False, False)
@@ -205,19 +205,19 @@ def unified(text: str, accents: str = "fold") -> str:
 
 @cache
 def _base(letter: str) -> str:
-    """Return a letter without its accents."""
+    """Return a letter without its accents, for the normalised form."""
     return "".join(part for part in unicodedata.normalize("NFD", letter) if unicodedata.category(part) != "Mn")
 
 
 def _without_control_characters(text: str) -> str:
-    """Return a text without characters of category C but white space."""
+    """Return a text without characters of category C but white space, for the normalised form."""
     return "".join(
         letter for letter in text if letter.isprintable() or letter.isspace() or unicodedata.category(letter)[0] != "C"
     )
 
 
 def _words(text: str, join_apostrophes: bool) -> list[str]:
-    """Return the words and signs of a unified text; a comma by itself stands for punctuation."""
+    """Return the words and signs of a text to normalise; a comma by itself stands for punctuation."""
     text = " ".join(text.split())
     if _PLAIN_WORDS.fullmatch(text):
         return text.strip().rstrip(".!?").split()
@@ -237,7 +237,7 @@ def _words(text: str, join_apostrophes: bool) -> list[str]:
 
 
 def _at_most(text: str) -> str:
-    """Return a text with ≤ and ≥ for the signs that are typed in their place."""
+    """Return a text to normalise with ≤ and ≥ for the signs that are typed in their place."""
     return _GREATER.sub("≥", _LESS.sub("≤", text)).replace("!=", "≠")
 
 
@@ -251,7 +251,7 @@ def _joined(initials: re.Match[str]) -> str:
 
 @cache
 def _piece() -> re.Pattern[str]:
-    """Return the pattern of a number, a word, a sign with a meaning, punctuation, and dropped characters."""
+    """Return the pattern of pieces of a normalised form: a number, a word, a sign, punctuation, dropped characters."""
     letter = f"(?:[^\\W_]|[{_marks()}])"
     ends = rf"(?!{letter})"
     number = (
@@ -270,7 +270,7 @@ def _piece() -> re.Pattern[str]:
 
 @cache
 def _marks() -> str:
-    """Return the characters that are combined with the letter before them, as ranges of a class."""
+    """Return the marks that are combined with the letter before them, as ranges of a class of a pattern."""
     codes = [code for code in range(0x300, 0x10000) if unicodedata.category(chr(code))[0] == "M"]
     starts = [code for place, code in enumerate(codes) if not place or codes[place - 1] != code - 1]
     ends = [code for place, code in enumerate(codes) if codes[place + 1 : place + 2] != [code + 1]]
@@ -278,7 +278,7 @@ def _marks() -> str:
 
 
 def _without_articles(words: Sequence[str]) -> list[str]:
-    """Return words without articles, and with "one hundred" for "a hundred"."""
+    """Return normalised words without articles, and with "one hundred" for "a hundred"."""
     if ARTICLES.isdisjoint(words):
         return list(words)
     last = max((place for place, word in enumerate(words) if word != ","), default=0)
@@ -298,7 +298,7 @@ def _is_name(before: Sequence[str], following: str) -> bool:
 
 
 def _with_months_after_days(words: Sequence[str]) -> list[str]:
-    """Return words with each month after its day: "august 6th" and "6th of august" are 6 august."""
+    """Return normalised words with each month after its day: "august 6th" and "6th of august" are 6 august."""
     if _MONTH_WORDS.isdisjoint(words):
         return list(words)
     dated: list[str] = []
@@ -322,13 +322,13 @@ def _with_months_after_days(words: Sequence[str]) -> list[str]:
 
 
 def _day(words: Sequence[str]) -> str:
-    """Return the number of the day that a word is, without an ordinal's ending; empty for any other word."""
+    """Return the number of the day that a normalised word is, without an ordinal's ending; empty for any other."""
     digits = re.fullmatch(r"0?([1-9]|[12]\d|3[01])(?:st|nd|rd|th)?", words[0]) if words else None
     return digits[1] if digits else ""
 
 
 def _with_signs(words: Sequence[str]) -> list[str]:
-    """Return words with signs in place of the words for them: "5 dollars" is 5 $, "20 degrees celsius" 20 c."""
+    """Return normalised words with signs in place of words for them: "5 dollars" is 5 $, "20 degrees celsius" 20 c."""
     if SPOKEN_SIGNS.isdisjoint(words):
         return list(words)
     signed: list[str] = []

@@ -91,7 +91,7 @@ def with_values(words: Sequence[str]) -> list[str]:
 
 
 def ordinal(value: int) -> str:
-    """Return an ordinal in digits.
+    """Return a numeral's ordinal in digits.
 
     >>> [ordinal(value) for value in (1, 2, 3, 4, 11, 112, 121)]
     ['1st', '2nd', '3rd', '4th', '11th', '112th', '121st']
@@ -101,7 +101,7 @@ def ordinal(value: int) -> str:
 
 
 def value_of(word: str) -> str | None:
-    """Return the value of a number that is one word of digits and signs; None where the word is none.
+    """Return the value of a numeral that is one word of digits and signs; None where the word is none.
 
     Digits stay as they stand (007 is not 7), and so does a fraction that is not in lowest terms (6/8 time, 50/50).
 
@@ -125,21 +125,21 @@ def value_of(word: str) -> str | None:
 
 
 def _as_fraction(over: int, under: int) -> str | None:
-    """Return a fraction in lowest terms as a decimal number where it is one, else as it is; None for any other."""
+    """Return a numeral in lowest terms as a decimal number where it is one, else as it is; None for any other."""
     if not under or Fraction(over, under).denominator != under or under == 1:
         return None
     return _written(Decimal(over) / under) if 10**9 % under == 0 else f"{over}/{under}"
 
 
 def _written(value: Decimal) -> str:
-    """Return a number in plain digits, without zeros at the end of its decimals."""
+    """Return a number as a numeral in plain digits, without zeros at the end of its decimals."""
     text = f"{value:f}"
     text = text.rstrip("0").rstrip(".") if "." in text else text
     return "0" if text in ("-0", "") else text
 
 
 def _number(words: Sequence[str]) -> tuple[str, int]:
-    """Return the number at the start of the words, and its length in words: 0 if the first is none."""
+    """Return the number at the start of the words, a numeral, and its length in words: 0 if the first is none."""
     if not words:
         return "", 0
     if match := _ORDINAL.fullmatch(words[0]):
@@ -181,7 +181,7 @@ def _in_words(words: Sequence[str]) -> tuple[str, int]:
 
 
 def _scaled(digits: str, words: Sequence[str]) -> tuple[str, int]:
-    """Return a number in digits with its multiplier or fraction: "2.5 million", "5 × 10^3", "1 1/2"."""
+    """Return a numeral with its multiplier or fraction: "2.5 million", "5 × 10^3", "1 1/2"."""
     if not PLAIN.fullmatch(digits):
         return digits, 1
     value = Decimal(digits)
@@ -203,7 +203,7 @@ def _scaled(digits: str, words: Sequence[str]) -> tuple[str, int]:
 
 
 def _below(words: Sequence[str], scale: int) -> tuple[int, int]:
-    """Return a smaller number in words after a scale word ("and five"), and its length in words."""
+    """Return a smaller numeral in words after a scale word ("and five"), and its length in words."""
     skipped = int(words[:1] == ["and"])
     if words[skipped : skipped + 1] and words[skipped] in NUMBERS:
         number, length = _in_words(words[skipped:])

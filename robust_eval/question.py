@@ -65,18 +65,18 @@ class Question:
 
     @property
     def is_unanswerable(self) -> bool:
-        """True if to abstain is right: the only accepted answer is :data:`UNANSWERABLE`."""
+        """True if the right answer to the question is to abstain: its only accepted answer is :data:`UNANSWERABLE`."""
         return self.answers == (UNANSWERABLE,)
 
     @property
     def title(self) -> str:
-        """Display name: the text, or the id without a text."""
+        """Display name of the question: the text, or the id without a text."""
         return self.text or self.id
 
     @property
     def key(self) -> str:
-        """Key as JSON: accepted answers, choices with the index of the right one, wrong references, and the hash of a
-        context.
+        """Key of a question as JSON: accepted answers, choices with the index of the right one, wrong references, and
+        the hash of a context.
         """
         right = {"answers": self.answers, "choices": self.choices, "correct": self.correct, "incorrect": self.incorrect}
         context = hashlib.sha256(self.context.encode("utf-8", "surrogatepass")).hexdigest()[:16] if self.context else ""
@@ -85,7 +85,7 @@ class Question:
 
     @property
     def scenario(self) -> Scenario:
-        """Scenario: multiple_choice with choices, extractive with a context, else abstractive."""
+        """Scenario of the question: multiple_choice with choices, extractive with a context, else abstractive."""
         if self.choices:
             return Scenario.MULTIPLE_CHOICE
         return Scenario.EXTRACTIVE if self.context else Scenario.ABSTRACTIVE
@@ -103,5 +103,5 @@ def fingerprint(questions: Sequence[Question], edition: str = "") -> str:
 
 
 def seeded_rank(seed: int, *keys: str) -> bytes:
-    """Return pseudo-random bytes of the seed and the keys: a sort key that does not depend on other elements."""
+    """Return pseudo-random bytes of a seed and keys, as a question's id: a sort key that depends on nothing else."""
     return hashlib.blake2b("\0".join([str(seed), *keys]).encode(), digest_size=16).digest()
