@@ -1,1 +1,1 @@
-"""Right or wrong, and which label: what turns the answer table into the graded table."""
+"""Graders: right or wrong, and which label; they turn the answer table into the graded table."""

@@ -1,4 +1,4 @@
-"""Interface of graders, and the steps that all graders share."""
+"""Base class of graders, and the steps that all graders share."""
 
 import re
 from abc import ABC, abstractmethod
@@ -36,7 +36,7 @@ NO_JUDGE = "aggregator.model=judge needs a judge: set grader=judge"
 
 @dataclass(frozen=True)
 class Verdict:
-    """Verdict on one reply: its label; ``exact`` is True if it equals an accepted answer."""
+    """Verdict of a grader on one reply: its label; ``exact`` is True if it equals an accepted answer."""
 
     label: str | None
     correct: bool | None
@@ -52,7 +52,7 @@ class Verdict:
 
 
 class _Graded(NamedTuple):
-    """Extracted answer of a ``reply``; ``by_scopes`` if a reader of whole replies extracted it."""
+    """Extracted answer that a grader compares; ``by_scopes`` if a reader of whole ``reply`` texts extracted it."""
 
     reply: str
     answer: str
@@ -60,7 +60,7 @@ class _Graded(NamedTuple):
 
 
 class FreeReply(NamedTuple):
-    """Free-text reply to a question with accepted answers.
+    """Free-text reply for a grader, to a question with accepted answers.
 
     >>> question = Question("1", "What is the capital of Italy?", ("Rome",))
     >>> FreeReply(question, "It is Rome.", "it is rome", ("rome",), ["it is rome"]).exact
@@ -85,23 +85,23 @@ class FreeReply(NamedTuple):
 
     @property
     def exact(self) -> bool:
-        """True if it equals an accepted answer."""
+        """True if the free-text reply equals an accepted answer."""
         return self.identical or self.form in self.accepted
 
     @property
     def line(self) -> str:
-        """First line of the reply, as natural text."""
+        """First line of the free-text reply, as natural text."""
         return first_line(self.text)
 
     @property
     def references(self) -> list[str]:
-        """Accepted answers as natural text, without those that normalise to nothing."""
+        """Accepted answers for a free-text reply as natural text, without those that normalise to nothing."""
         return comparable(self.question.answers)
 
 
 @dataclass(frozen=True)
 class LetterChoices:
-    """Choices of one question as letters, each a reply of a single token."""
+    """Choices of one question as letters for graders, each a reply of a single token."""
 
     count: int
     correct: int | None
@@ -109,11 +109,11 @@ class LetterChoices:
 
     @property
     def identity(self) -> str:
-        """Text that differs for choices whose verdicts may differ."""
+        """Text that differs for letters of choices whose verdicts may differ."""
         return f"letters {self.count} {self.correct}{' strict' if self.strict else ''}"
 
     def tokens(self, texts: TokenTexts) -> list[Ids]:
-        """Return the ids of the tokens of each choice: "B", " B", "B." and the like."""
+        """Return the ids of the tokens of each choice's letter: "B", " B", "B." and the like."""
         return _tokens_by_letter(texts, self.count, self.strict)
 
 
@@ -170,15 +170,15 @@ class Grader(ABC):
 
     @abstractmethod
     def right(self, replies: Sequence[FreeReply]) -> Sequence[bool | None]:
-        """Return True for each right reply, None without a verdict. UserError if a question lacks a field."""
+        """Grade replies: return True for each right one, None without verdict; UserError if a question lacks fields."""
 
     def abstained(self, replies: Sequence[FreeReply]) -> Sequence[bool]:
-        """Return True for each reply that says that it does not know."""
+        """Grade abstentions: return True for each reply that says that it does not know."""
         return [abstains(reply.text) for reply in replies]
 
     @property
     def judge_config(self) -> ModelConfig | None:
-        """Configuration of the judge; None without one."""
+        """Configuration of the grader's judge; None without one."""
         return None
 
     def with_judge(self, model: StoredModel, seed: int) -> "Grader":
@@ -186,20 +186,20 @@ class Grader(ABC):
         return self
 
     def cached_only(self) -> "Grader":
-        """Return a cache-only copy, which raises NotStoredError for a verdict that is not in the store."""
+        """Return a cache-only copy of the grader, which raises NotStoredError for a verdict that the store lacks."""
         return self
 
     @property
     def judge(self) -> StoredModel | None:
-        """Judge; None without one."""
+        """Judge of the grader; None without one."""
         return None
 
     def expected_requests(self, question: Question, answers: int) -> list[Request]:
-        """Return the requests for verdicts on at most ``answers`` answers to a question, for the plan."""
+        """Return the grader's requests for verdicts on at most ``answers`` answers to a question, for the plan."""
         return []
 
     def are_equivalent(self, pairs: Sequence[tuple[Question, str, str]]) -> list[bool | None]:
-        """Return True for each pair of equivalent answers, None without a verdict; UserError without a judge."""
+        """Return the grader's verdict for each pair: True if equivalent, None without one; UserError without judge."""
         raise UserError(NO_JUDGE)
 
     def comparison_requests(self, pairs: Sequence[tuple[Question, str, str]]) -> list[Request]:
@@ -207,11 +207,11 @@ class Grader(ABC):
         raise UserError(NO_JUDGE)
 
     def verdict_table(self) -> pa.Table:
-        """Return the verdicts of the judge; without columns if there is none."""
+        """Return the verdicts of the grader's judge; without columns if there is none."""
         return pa.table({})
 
     def description(self) -> Mapping[str, Any]:
-        """Return the metadata of the verdicts for the record of the run."""
+        """Return the metadata of the grader's verdicts for the record of the run."""
         return {}
 
     @property
@@ -219,15 +219,15 @@ class Grader(ABC):
         return self.letter == "strict"
 
     def matcher(self, question: Question) -> Matcher | None:
-        """Return the matcher of unfinished free-text answers; None if the rule needs the whole reply."""
+        """Return the grader's matcher of unfinished free-text answers; None if the rule needs the whole reply."""
         return None
 
     def choices(self, question: Question) -> LetterChoices | None:
-        """Return the letters of a multiple-choice question."""
+        """Return the letters by which graders grade a multiple-choice question."""
         return LetterChoices(len(question.choices), question.correct, self._strict) if question.choices else None
 
     def unusable_aliases(self, questions: Sequence[Question]) -> Mapping[str, int]:
-        """Return the number of accepted answers that normalise to nothing, and so are excluded, by question.
+        """Return, by question, the number of accepted answers that normalise to nothing, which the grader excludes.
 
         Called before all other methods: UserError if a question lacks a required field.
         """
@@ -235,8 +235,8 @@ class Grader(ABC):
         return {question_id: count for question_id, count in counts.items() if count}
 
     def grade(self, questions: Sequence[Question], answers: pa.Table) -> pa.Table:
-        """Return the answer table with ``label``, ``correct`` and ``exact``; ``abstained`` for an abstention, else
-        ``invalid`` without a letter.
+        """Grade: return the answer table with ``label``, ``correct`` and ``exact``; ``abstained`` for an abstention,
+        else ``invalid`` without a letter.
         """
         by_id = {question.id: question for question in questions}
         replies = [
@@ -276,7 +276,7 @@ class Grader(ABC):
     def _graded(
         self, question: Question, text: str, answer: str | None, rule: str | None, reason: str | None
     ) -> _Graded:
-        """Return the graded part of a reply: the extracted answer; all, without a reader or for strict letters."""
+        """Return the part of a reply that the grader compares: the extracted answer, or all of it."""
         if question.choices and self._strict:
             return _Graded(text, without_reasoning(text) or "")
         if not rule and not reason:
@@ -286,7 +286,7 @@ class Grader(ABC):
     def _verdicts(
         self, questions: Mapping[str, Question], replies: Iterable[tuple[str, _Graded]]
     ) -> dict[tuple[str, _Graded], Verdict]:
-        """Return one verdict for each distinct (question, reply); all free text is judged in one call."""
+        """Return the grader's verdict for each distinct (question, reply); all free text is judged in one call."""
         accepted = {name: accepted_answers(question, self.accents)[0] for name, question in questions.items()}
         verdicts: dict[tuple[str, _Graded], Verdict] = {}
         free: dict[tuple[str, _Graded], FreeReply] = {}
@@ -313,8 +313,8 @@ class Grader(ABC):
     def _with_abstentions(
         self, questions: Mapping[str, Question], verdicts: Mapping[tuple[str, _Graded], Verdict]
     ) -> dict[tuple[str, _Graded], Verdict]:
-        """Return the new verdicts on abstentions, and on all replies to questions without an answer: right if they
-        abstain. A reply with a right answer or a letter does not abstain.
+        """Return the grader's new verdicts on abstentions, and on all replies to questions without an answer: right if
+        they abstain. A reply with a right answer or a letter does not abstain.
         """
         candidates: dict[tuple[str, _Graded], FreeReply] = {}
         for (question_id, graded), verdict in verdicts.items():
@@ -333,7 +333,7 @@ class Grader(ABC):
         return found
 
     def _free_reply(self, question: Question, graded: _Graded, accepted: tuple[str, ...]) -> FreeReply:
-        """Return a free-text reply with the scopes of the search for accepted answers."""
+        """Return a free-text reply for the grader with the scopes of the search for accepted answers."""
         whole = " ".join(graded.reply.split())
         identical = whole in (" ".join(text.split()) for text in question.answers if text.strip()) or (
             normalize(whole, self.accents) in accepted
@@ -360,5 +360,5 @@ class Grader(ABC):
         return holds(form, accepted)
 
     def _forms(self, text: str) -> list[str]:
-        """Return the normal forms of a text, with and without footnotes."""
+        """Return the normal forms of a text to grade, with and without footnotes."""
         return [form for each in dict.fromkeys((text, without_footnotes(text))) for form in forms(each, self.accents)]

@@ -1,4 +1,4 @@
-"""Graders by similarity of meaning, by a sentence model.
+"""Graders by cosine: similarity of meaning, by a sentence model.
 
 A reply is right that is close to an accepted answer (:class:`Cosine`: the rule of WikiQA, whose accepted answers are
 labelled passages), or closer to one than to any incorrect reference (:class:`References`: the rule of TruthfulQA
@@ -23,7 +23,7 @@ _ROUNDING = 1e-6
 
 @dataclass
 class SentenceGrader(Grader):
-    """Base of graders that compare a reply with references by a sentence model."""
+    """Base of graders that compare a reply with references by the cosine of a sentence model."""
 
     model: str
     """Sentence model: a folder, a hub id, or embedded:PACKAGE/FOLDER of the package index."""
@@ -55,7 +55,7 @@ class Cosine(SentenceGrader):
             raise ValueError(f"similarity must be at least -1 and below 1, not {self.similarity}")
 
     def right(self, replies: Sequence[FreeReply]) -> list[bool]:
-        """Return True for each reply near an accepted answer; all new texts are embedded together."""
+        """Return True for each reply near an accepted answer by cosine; all new texts are embedded together."""
         self._sentences.precompute(text for reply in replies for text in (reply.line, *reply.references))
         return [nearness(self._sentences, reply, reply.references) > self.similarity for reply in replies]
 
@@ -94,7 +94,7 @@ class References(SentenceGrader):
         return super().unusable_aliases(questions)
 
     def right(self, replies: Sequence[FreeReply]) -> list[bool]:
-        """Return True for each reply nearest to a correct reference; all new texts are embedded together."""
+        """Return True for each reply nearest by cosine to a correct reference; all new texts are embedded together."""
         incorrect = {reply.question.id: _incorrect(reply.question) for reply in replies}
         self._sentences.precompute(
             text for reply in replies for text in (reply.line, *reply.references, *incorrect[reply.question.id])
@@ -107,7 +107,7 @@ class References(SentenceGrader):
 
 
 def _incorrect(question: Question) -> list[str]:
-    """Return the incorrect references of a question; UserError if there are none."""
+    """Return a question's incorrect references, for cosines; UserError if there are none."""
     if not (texts := comparable(question.incorrect)):
         raise UserError(
             f"grader=references cannot grade question {question.id}: it needs wrong references ('incorrect') in "

@@ -1,4 +1,4 @@
-"""Verdict on one reply, with the extracted answer and its extraction rule."""
+"""Grading of one reply: verdict, extracted answer and extraction rule."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ _Part = TypeVar("_Part", Reader, Grader)
 
 @dataclass(frozen=True)
 class GradedReply:
-    """Verdict on one reply.
+    """Graded reply: the verdict on one reply.
 
     ``correct`` is True or False, or None without an accepted answer. ``label`` is the letter of the chosen option, the
     normalised answer, or ``(abstained)`` for "I don't know"; None where there is no answer. ``answer`` is the text that
@@ -51,7 +51,7 @@ def grade_reply(
     reader: str | Reader = "reply",
     grader: str | Grader = "matching",
 ) -> GradedReply:
-    """Return the verdict on one reply, with the extracted answer and its extraction rule.
+    """Grade one reply: return the verdict, with the extracted answer and its extraction rule.
 
     It is the verdict of a run with the same reader and grader. No model is loaded and nothing is asked, unless the
     grader is an object that does so.
@@ -101,7 +101,7 @@ def grade_reply(
 
 
 def question_of(answers: Sequence[str], choices: Sequence[str]) -> Question:
-    """Return the question with these accepted answers and choices; UserError names a wrong argument."""
+    """Return the question of the one reply to grade, with its answers and choices; UserError names a wrong argument."""
     accepted, options = _texts("answers", answers), _texts("choices", choices)
     if not options:
         question = Question("", "", answers=accepted)
@@ -123,7 +123,7 @@ def _texts(name: str, texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def _right_choice(answers: Sequence[str], choices: Sequence[str]) -> int:
-    """Return the index of the one choice in the answers, by its letter or its text."""
+    """Return the index of the right choice for one reply to grade, by its letter or its text in the answers."""
     names = {answer.strip() for answer in answers}
     letters = {name.upper() for name in names if len(name) == 1}
     places = [
@@ -140,7 +140,7 @@ def _right_choice(answers: Sequence[str], choices: Sequence[str]) -> int:
 def _resolved(
     argument: str, value: str | _Part, registry: Mapping[str, Callable[..., _Part]], kind: type[Any]
 ) -> _Part:
-    """Return a reader or grader by its name; an object as it is."""
+    """Return a reader or grader of one reply by its name; an object as it is."""
     if isinstance(value, str) and value in registry:
         return registry[value]()
     if isinstance(value, kind):
@@ -150,6 +150,6 @@ def _resolved(
 
 
 def _row(reply: str) -> pa.Table:
-    """Return the answer table of one reply."""
+    """Return the answer table of the one reply to grade."""
     place = {"question_id": "", "rewrite": 0, "temperature": 0.0, "trial": 0, "weight": 1.0}
     return answer_table([{**place, "text": reply, "outcome": "ok" if reply.strip() else "empty"}])

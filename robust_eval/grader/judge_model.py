@@ -53,7 +53,7 @@ VERDICTS = pa.schema(
 
 @dataclass
 class JudgeModel(Grader):
-    """grader=judge: a language model says whether a free-text reply is right."""
+    """Judge as a grader (grader=judge): a language model says whether a free-text reply is right."""
 
     model: Any = None
     """The model that judges, an option of the group model; it must be set."""
@@ -114,7 +114,7 @@ class JudgeModel(Grader):
         return other
 
     def unusable_aliases(self, questions: Sequence[Question]) -> Mapping[str, int]:
-        """See :class:`Grader`; UserError if the prompts lack a template, or a question a passage."""
+        """See :class:`Grader`; UserError if the judge's prompts lack a template, or a question a passage."""
         for form in [self.form, *([ABSTAINING] if self.abstention == "judge" else [])]:
             read_templates(self.prompts).of(form)
         if self.form == SUPPORT:
@@ -160,7 +160,7 @@ class JudgeModel(Grader):
         return self._model
 
     def expected_requests(self, question: Question, answers: int) -> list[Request]:
-        """See :class:`Grader`: each reply is as long as the longest accepted answer."""
+        """See :class:`Grader`: each reply to the judge is as long as the longest accepted answer."""
         accepted, _ = accepted_answers(question)
         if question.choices or not accepted:
             return []
@@ -170,14 +170,14 @@ class JudgeModel(Grader):
         return [judge.request(reply) for judge in judges for reply in replies]
 
     def abstained(self, replies: Sequence[FreeReply]) -> Sequence[bool]:
-        """See :class:`Grader`; a reply without a verdict does not abstain."""
+        """See :class:`Grader`; a reply without a verdict of the judge does not abstain."""
         if self.abstention != "judge":
             return super().abstained(replies)
         verdicts = self._judging(ABSTAINING)._majority_verdicts(replies, "abstentions")
         return [verdicts[_key(reply)] is True for reply in replies]
 
     def are_equivalent(self, pairs: Sequence[tuple[Question, str, str]]) -> list[bool | None]:
-        """See :class:`Grader`: the first answer is shown as the reference, and the second as the reply."""
+        """See :class:`Grader`: the judge gets the first answer as the reference, and the second as the reply."""
         replies = [_as_reply(*pair) for pair in pairs]
         verdicts = self._judging(EQUIVALENCE)._majority_verdicts(replies, "answers compared")
         return [verdicts[_key(reply)] for reply in replies]
@@ -193,15 +193,15 @@ class JudgeModel(Grader):
         return judge
 
     def description(self) -> Mapping[str, Any]:
-        """Return the number of verdicts that another order and padding changed, if measured."""
+        """Return the number of the judge's verdicts that another order and padding changed, if measured."""
         return {f"bias.{name}": number for name, number in self._bias.items()}
 
     def verdict_table(self) -> pa.Table:
-        """Return all verdicts, new and cached (:data:`VERDICTS`)."""
+        """Return all verdicts of the judge, new and cached (:data:`VERDICTS`)."""
         return pa.Table.from_pylist(list(self._verdict_rows.values()), VERDICTS)
 
     def request(self, reply: FreeReply, swap: bool = False, padding: str = "") -> Request:
-        """Return the request for the verdicts on one reply, identified by the reply alone."""
+        """Return the request for the judge's verdicts on one reply, identified by the reply alone."""
         text = _shortened(reply.text.strip())
         if padding:
             text = f"{text} {padding}"
@@ -218,7 +218,7 @@ class JudgeModel(Grader):
         )
 
     def _majority_verdicts(self, replies: Sequence[FreeReply], stage: str, **variant: Any) -> dict[str, bool | None]:
-        """Return the majority verdict on each reply, by its key; None without a verdict, or with a tie.
+        """Return the judge's majority verdict on each reply, by its key; None without a verdict, or with a tie.
 
         The first replies of a run are judged separately. Raises OutageError if most of them have no verdict.
         """
@@ -238,7 +238,7 @@ class JudgeModel(Grader):
         )
 
     def _refuse_silence(self, silent: Sequence[FreeReply]) -> None:
-        """Raise OutageError if most of the first replies have no verdict; ``silent`` are the last ones without."""
+        """Raise OutageError if most of the first replies have no verdict of the judge; ``silent`` are the last."""
         missing, number = self._trial_verdicts.count(False), len(self._trial_verdicts)
         if number < MIN_REPLIES or 2 * missing <= number or self._model is None:
             return
@@ -251,7 +251,7 @@ class JudgeModel(Grader):
         )
 
     def _verdicts_on(self, replies: Sequence[FreeReply], stage: str, **variant: Any) -> dict[str, bool | None]:
-        """Query the verdicts on replies; return the majority on each, by its key."""
+        """Query the judge's verdicts on replies; return the majority on each, by its key."""
         if not replies or self._model is None:
             return {}
         by_key = {_key(reply): reply for reply in replies}
@@ -291,19 +291,19 @@ class JudgeModel(Grader):
 
 
 def _key(reply: FreeReply) -> str:
-    """Return the key of a reply to a question, the same in every run."""
+    """Return the judge's key of a reply to a question, the same in every run."""
     identity = "\0".join((reply.question.id, reply.text))
     return hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def _as_reply(question: Question, one: str, other: str) -> FreeReply:
-    """Return the second of two answers as a reply to the question, with the first as its reference."""
+    """Return the second of two answers as a reply to judge, with the first as its reference."""
     compared = replace(question, id=json.dumps([question.id, one]), answers=(one,))
     return FreeReply(compared, other, normalize(other), (normalize(one),), [normalize(other)])
 
 
 def _majority(votes: Sequence[bool | None]) -> bool | None:
-    """Return the majority of the readable votes; None if there is none, or a tie."""
+    """Return the majority of the judge's readable votes; None if there is none, or a tie."""
     right, wrong = votes.count(True), votes.count(False)
     return None if right == wrong else right > wrong
 

@@ -46,7 +46,7 @@ class Levenshtein(Grader):
             raise ValueError(f"similarity must be above 0 and at most 1, not {self.similarity}")
 
     def right(self, replies: Sequence[FreeReply]) -> list[bool]:
-        """Return True for each reply that is spelt almost like an accepted answer."""
+        """Return True for each reply that is spelt almost like an accepted answer, by edit distance."""
         return [any(self._is_similar(reply.form, alias) for alias in reply.accepted) for reply in replies]
 
     def _is_similar(self, reply: str, alias: str) -> bool:
@@ -56,7 +56,7 @@ class Levenshtein(Grader):
 
 
 def _is_misspelt(one: str, other: str) -> bool:
-    """Return True if two similar forms differ in the spelling of their words only."""
+    """Return True if two similar forms differ in the spelling of their words only, by edit distance."""
     words, counterparts = one.split(), other.split()
     if "".join(words) == "".join(counterparts):
         return True
@@ -66,7 +66,7 @@ def _is_misspelt(one: str, other: str) -> bool:
 
 
 def _pairs(words: Sequence[str], counterparts: Sequence[str]) -> Iterable[tuple[str, str]]:
-    """Return the pairs of words; if their numbers differ, all words between the equal ends joined."""
+    """Return pairs of words for edit distances; if their numbers differ, all words between the equal ends joined."""
     if len(words) == len(counterparts):
         return zip(words, counterparts, strict=True)
     start = Prefix.similarity(words, counterparts)
@@ -87,7 +87,7 @@ def _is_same_word(one: str, other: str) -> bool:
 
 
 def _symbol(word: str) -> str | None:
-    """Return the value of a word with at most one letter, an ordinal or a Roman numeral up to 89; None for others.
+    """Return the value of a word that is never misspelt: a letter, an ordinal, a Roman numeral up to 89; or None.
 
     >>> _symbol("xiv"), _symbol("14th"), _symbol("b"), _symbol("c++"), _symbol("war")
     ('14', '14', 'b', 'c++', None)
@@ -117,7 +117,7 @@ def _is_exchanged(one: str, other: str, table: Iterable[Sequence[str]]) -> bool:
 
 
 def _without(word: str, affix: str) -> str | None:
-    """Return a word without an affix ("un-", "-ite"); None if it lacks it."""
+    """Return a word to compare in spelling without an affix ("un-", "-ite"); None if it lacks it."""
     letters = affix.strip("-")
     if affix.startswith("-"):
         return word[: -len(letters)] if word.endswith(letters) else None

@@ -12,7 +12,7 @@ from robust_eval.question import Question
 
 @dataclass
 class Matching(Grader):
-    """Free text is right if it contains an accepted answer, both in normal form."""
+    """Grader by matching: free text is right if it contains an accepted answer, both in normal form."""
 
     contains: str = "word"
     """word: the reply must contain an accepted answer as whole words. substring: anywhere ("There" contains "He"),
@@ -30,7 +30,7 @@ class Matching(Grader):
             raise ValueError(f"grader.spelling must be lenient or strict, got {self.spelling}")
 
     def right(self, replies: Sequence[FreeReply]) -> list[bool]:
-        """Return True for each reply that contains an accepted answer, or is one."""
+        """Return True for each reply that contains an accepted answer by this comparison, or is one."""
         if self.contains == "equal":
             return [reply.exact for reply in replies]
         return [reply.exact or any(self._holds(form, reply.accepted) for form in reply.searched) for reply in replies]
@@ -44,7 +44,7 @@ class Matching(Grader):
         return holds(form, with_spellings(accepted)) or holds_compound(form, compounds(accepted))
 
     def matcher(self, question: Question) -> AnswerMatcher | None:
-        """Return the matcher of unfinished free-text answers; None unless the rule is whole words."""
+        """Return the matcher of unfinished free-text answers; None unless the comparison is by whole words."""
         accepted, _ = accepted_answers(question, self.accents)
         if question.choices or question.is_unanswerable or not accepted or self.contains != "word":
             return None

@@ -110,7 +110,7 @@ class PrefixStates:
         self._right = right
 
     def of(self, prefix: bytes) -> bytes:
-        """Return the canonical prefix after which each token has the same outcome as after ``prefix``."""
+        """Return the canonical prefix (state) after which each token has the same outcome as after ``prefix``."""
         if not self._applies(prefix):
             return prefix
         text = self._masked(_decoded(prefix))
@@ -121,12 +121,12 @@ class PrefixStates:
         return _encoded(text)
 
     def of_reply(self, reply: bytes) -> str:
-        """Return a reply that is right, and stays right, where ``reply`` does."""
+        """Return the canonical form of a reply that is right, and stays right, where ``reply`` does."""
         text = _decoded(reply)
         return _readable(self._with_masked_end(self._masked(text)) if self._applies(reply) else text)
 
     def _applies(self, prefix: bytes) -> bool:
-        """Return True if there is a placeholder, and the text is one line."""
+        """Return True if there is a placeholder for canonical prefixes, and the text is one line."""
         return self._placeholder != "" and len(f"{prefix.decode('utf-8', 'replace')}.".splitlines()) == 1
 
     def _masked(self, text: str) -> str:
@@ -157,7 +157,7 @@ class PrefixStates:
         return self._placeholder + (self._before_words if self._are_words else self._before_number)(parts[1], parts[2])
 
     def _before_words(self, signs: str, end: str) -> str:
-        """Return the end of a text, and the signs before it, without words that begin no answer."""
+        """Return the canonical end of a text, and the signs before it, without words that begin no answer."""
         if (
             not self._may_be_initials
             and _PLAIN.fullmatch(end)
@@ -177,7 +177,7 @@ class PrefixStates:
         return f"{signs}{end}"
 
     def _last_words(self, text: str, closing: str) -> str:
-        """Return a text of words that may begin an answer, without those before them, and the signs behind it."""
+        """Return the canonical text of words that may begin an answer, without those before, and the signs behind."""
         if closing not in ("", "."):
             closing = " " if closing.endswith(" ") else ";"
         *words, last = re.findall("[a-z]+", text)
@@ -196,7 +196,7 @@ class PrefixStates:
         return closing if self._may_be_initials else " "
 
     def _before_number(self, signs: str, end: str) -> str:
-        """Return the end of a text, and the signs before it, without a number that has ended and is in no date."""
+        """Return the canonical end of a text, and the signs before it, without an ended number that is in no date."""
         if signs.endswith(" ") or (signs[-1] in ";!#*/=+" and end[:1].isdigit()):
             signs = " "
         elif signs[-1] in ";!#*/=+":
@@ -275,7 +275,7 @@ class PrefixStates:
         return masked[0] if word in masked else word
 
     def _may_become_answer(self, number: str) -> bool:
-        """Return True if a token after a number may make it one of an answer."""
+        """Return True if a token after a prefix's last number may make it one of an answer."""
         digits = number.replace(".", "").strip("0")
         if not digits or any(str(integer).strip("0").startswith(digits) for integer in self._integers):
             return self._integers != []
@@ -306,7 +306,7 @@ class PrefixStates:
 
     @cached_property
     def _number_placeholder(self) -> str | None:
-        """A digit that begins no number of an answer."""
+        """Placeholder digit of canonical prefixes that begins no number of an answer."""
         return next((digit for digit in "896" if not self._may_become_answer(digit)), None)
 
     @cached_property
@@ -317,19 +317,19 @@ class PrefixStates:
 
     @cached_property
     def _placeholder(self) -> str:
-        """A three-letter word whose first two letters are in no answer and no rule; empty if there is none."""
+        """Placeholder of three letters, whose first two are in no answer and no rule; empty if there is none."""
         pairs = (first + second for first, second in product("zqxjvkw", repeat=2))
         excluded = f"{self._answers}{_lines(*_RULES, *_NUMBER_RULES)}"
         return next((f"{pair}{pair[0]}" for pair in pairs if pair not in excluded), "")
 
 
 def _lines(*words: str) -> str:
-    """Return words on a line each, between line breaks."""
+    """Return words of canonical prefixes on a line each, between line breaks."""
     return "\n".join(("", *words, ""))
 
 
 def _decoded(text: bytes) -> str:
-    """Return a text, in which surrogates stand for the bytes of incomplete characters."""
+    """Return a prefix as text, in which surrogates stand for the bytes of incomplete characters."""
     return text.decode("utf-8", "surrogateescape")
 
 
@@ -338,5 +338,5 @@ def _encoded(text: str) -> bytes:
 
 
 def _readable(text: str) -> str:
-    """Return a text with U+FFFD for the bytes of incomplete characters."""
+    """Return a prefix's text with U+FFFD for the bytes of incomplete characters."""
     return _encoded(text).decode("utf-8", "replace")

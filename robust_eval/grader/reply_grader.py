@@ -1,4 +1,4 @@
-"""Reader and grader of replies, combined: replies are read and graded by the question as it was shown."""
+"""Reply grader: a reader and a grader combined; replies are read and graded by the question as it was shown."""
 
 import re
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ _BLOCK = 10_000
 
 @dataclass(frozen=True)
 class ReplyGrader:
-    """Combination of a reader, which extracts answers from replies, and a grader of the answers."""
+    """Reply grader: combination of a reader, which extracts answers from replies, and a grader of the answers."""
 
     reader: Reader
     grader: Grader
@@ -46,11 +46,11 @@ class ReplyGrader:
     """True if the model is behind a server, which refuses matchers itself."""
 
     def cached_only(self) -> "ReplyGrader":
-        """Return a cache-only copy, which reads the verdicts of a judge from the store."""
+        """Return a cache-only copy of the reply grader, which reads the verdicts of a judge from the store."""
         return replace(self, grader=self.grader.cached_only())
 
     def grade(self, questions: Sequence[Question], replies: pa.Table) -> pa.Table:
-        """Return the table of replies with extracted answers and verdicts.
+        """Read and grade replies: return their table with extracted answers and verdicts.
 
         Each reply is graded by the question as shown to the model; labels are letters of the original choices. Raises
         UserError if the table has an arrangement of other choices than the question.
@@ -83,7 +83,7 @@ class ReplyGrader:
         return with_columns(graded, {**original, "label": labels})
 
     def _grade_distinct(self, questions: Sequence[Question], replies: pa.Table) -> pa.Table:
-        """Grade each distinct reply once."""
+        """Read and grade each distinct reply once."""
         different, place = _different(replies)
         size = max(different.num_rows, 1) if self.grader.uses_judge else _BLOCK  # a model takes all in one call
         blocks = [different.slice(start, size) for start in range(0, max(different.num_rows, 1), size)]
@@ -98,16 +98,16 @@ class ReplyGrader:
         return self.grader.grade(answered, read(self.reader, answered, replies))
 
     def matcher(self, question: Question) -> Matcher | None:
-        """Return the grader's matcher of unfinished answers; None if the whole reply is read."""
+        """Return the grader's matcher of unfinished answers; None if the reader reads the whole reply."""
         return self.grader.matcher(question) if self.first_line or self.served else None
 
     def choices(self, question: Question) -> Choices | None:
-        """Return the letters of a multiple-choice question."""
+        """Return the letters of a multiple-choice question by the grader, whatever the reader."""
         return self.grader.choices(question)
 
 
 def _different(replies: pa.Table) -> tuple[pa.Table, pa.Array]:
-    """Return the distinct replies, and for each reply the row of its equal."""
+    """Return the distinct replies to read and grade, and for each reply the row of its equal."""
     has_reasoning_text = pc.fill_null(pc.not_equal(replies["reasoning"], ""), False)
     has_reasoning = pc.or_(has_reasoning_text, pc.fill_null(pc.greater(replies["reasoning_tokens"], 0), False))
     columns = [replies[name] for name in ("question_id", "text", "outcome", "finish_reason")] + [has_reasoning]
@@ -122,7 +122,7 @@ def _different(replies: pa.Table) -> tuple[pa.Table, pa.Array]:
 
 
 def with_letters(reply: str, choices: Sequence[str]) -> str:
-    """Return a reply to numbered choices with letters in place of the numbers that label choices.
+    """Return a reply to grade with letters in place of the numbers that label choices in the question as shown.
 
     >>> with_letters("The answer is 2.", ["3 m/s", "4 m/s"]), with_letters("4 m/s", ["3 m/s", "4 m/s"])
     ('The answer is B.', '4 m/s')
