@@ -50,6 +50,6 @@ def abstains(reply: str) -> bool:
 
 
 def _is_title(text: str) -> bool:
-    """Return True for a text of three words or more in the capitals of a title: "I Don't Know Why"."""
+    """Return True for a text that is a title and no abstention: three words or more in capitals, "I Don't Know Why"."""
     words = _LONG_WORD.findall(text)
     return len(text.split()) > 2 and len(words) > 1 and not text.isupper() and all(word[0].isupper() for word in words)

@@ -20,7 +20,7 @@ WHOLE_REPLY = "whole reply"
 
 
 class Reading(NamedTuple):
-    """Answer of a reply: a text in one line, or a letter; empty without one.
+    """Answer that a reader extracts from a reply: a text in one line, or a letter; empty without one.
 
     ``rule`` is the extraction rule, ``reason`` the reason if there is no answer. ``uncertain`` is True for a letter on
     which the scopes of the reply disagree; for free text the grader decides that.
@@ -33,7 +33,7 @@ class Reading(NamedTuple):
 
 
 class Reader(ABC):
-    """Extraction of answers from replies. It asks no model, so stored replies can be read anew."""
+    """Base of readers, which extract answers from replies. They ask no model, so stored replies can be read anew."""
 
     whole_reply = True
     """The reader needs the whole reply, and not its first line alone."""
@@ -44,11 +44,11 @@ class Reader(ABC):
 
     @abstractmethod
     def read(self, reply: str, question: Question) -> Reading:
-        """Return the answer of a reply to a question."""
+        """Return the answer that the reader extracts from a reply to a question."""
 
 
 def read(reader: Reader, questions: Sequence[Question], replies: pa.Table) -> pa.Table:
-    """Return the answer table with ``answer``, ``rule`` and ``reason`` filled; ``invalid`` where a reader finds none.
+    """Read an answer table: fill ``answer``, ``rule`` and ``reason``; ``invalid`` where a reader finds none.
 
     A reply that ended at its token limit before it said anything is one whose reasoning did not end, where it reasoned.
     """

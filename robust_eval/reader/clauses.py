@@ -20,7 +20,7 @@ _END = re.compile(r"(?<=[\w)\]\"'”’%°»€$!?.\ue000-\ue14c])[.!?]+(?P<clos
 
 
 def sentences(text: str) -> list[str]:
-    r"""Return the sentences of a text, each with what ends it; a line break ends one as well.
+    r"""Return the sentences of a reply's text, each with what ends it; a line break ends one as well.
 
     A full stop behind an abbreviation, an initial or the number of a day ends none where more of the line follows.
 
@@ -45,7 +45,7 @@ def _of_line(line: str) -> Iterator[str]:
 
 
 def _continues(before: str, after: str) -> bool:
-    """Return True if a full stop between these parts of a line belongs to an abbreviation, an initial or a date."""
+    """Return True if a full stop between parts of a reply's line belongs to an abbreviation, an initial or a date."""
     if not after.strip():
         return False
     if _DAY.search(before):
@@ -120,7 +120,7 @@ def is_subject(text: str) -> bool:
 
 
 def without_pronoun(text: str) -> str:
-    """Return a text without the pronoun I, which is no numeral and no symbol.
+    """Return a clause without the pronoun I, which is no numeral and no symbol.
 
     >>> without_pronoun("I think it is I.")
     ' think it is I.'
@@ -129,7 +129,7 @@ def without_pronoun(text: str) -> str:
 
 
 def without_denials(text: str) -> str:
-    """Return a text without what it denies, supposes, or says that others believe.
+    """Return a text without the clauses that it denies, supposes, or says that others believe.
 
     >>> without_denials("It is not Sydney but Canberra. If it were the largest city, it would be Sydney.")
     'It  ;  but Canberra.'
@@ -155,7 +155,7 @@ def _each_sentence(text: str, kept: Callable[[str], str]) -> str:
 
 
 def _without_denials(sentence: str) -> str:
-    """Return a sentence without what it denies, supposes, or says that others believe; a quotation does none of it."""
+    """Return a sentence without clauses that it denies, supposes, or says that others believe; quotations do not."""
     quotations = [match.group() for match in _QUOTATION.finditer(sentence)]
     places = iter(range(len(quotations)))
     hidden = _QUOTATION.sub(lambda _: f"{_MARK}{next(places)}{_MARK}", sentence)

@@ -114,7 +114,7 @@ _OFFER = re.compile(
 
 
 class FreeText(NamedTuple):
-    """The answer of a reply, one line, and the texts by which it is graded.
+    """Free-text answer of a reply, one line, and the texts by which it is graded.
 
     ``graded`` is the explicit answer, or else the whole reply, without asides; ``certain`` is the answer without asides
     and doubtful sentences; ``whole`` is the plain text of the reply. An accepted answer that stands in only one of
@@ -129,7 +129,7 @@ class FreeText(NamedTuple):
 
 
 def read_free_text(reply: str) -> FreeText:
-    """Return the answer of a reply without reasoning and template marks; all texts are empty where there is none.
+    """Return the free-text answer of a reply without reasoning and template marks; all texts are empty without one.
 
     >>> read_free_text("Emma is a novel. So the answer is: J. Austen. She was born in 1775.")[:2]
     ('J. Austen', 'explicit answer')
@@ -167,7 +167,7 @@ def read_free_text(reply: str) -> FreeText:
 
 
 def bounded(text: str) -> str:
-    """Return a text without runs of blanks, and without its middle where it is too long to be read by sentences."""
+    """Return a reply's text without runs of blanks, and without its middle if too long to be read by sentences."""
     text = _BLANKS.sub(" ", _BLANK_LINES.sub("\n\n", text))
     if len(text) <= 2 * _MAX_END:
         return text
@@ -175,7 +175,7 @@ def bounded(text: str) -> str:
 
 
 def boxed(text: str) -> Iterator[str]:
-    r"""Yield the content of each ``\boxed{…}``; one that is cut off ends with the text."""
+    r"""Yield the content of each ``\boxed{…}`` in a reply; one that is cut off ends with the text."""
     for box in deque(_BOX.finditer(text), maxlen=_MAX_BOXES):
         depth, end = 1, box.end()
         while end < len(text) and depth:
@@ -185,7 +185,7 @@ def boxed(text: str) -> Iterator[str]:
 
 
 def marked_answers(text: str) -> list[str]:
-    """Return the answers in marks of their own, the most explicit last: "####", an element, a box, a field."""
+    """Return a reply's answers in marks of their own, the most explicit last: "####", an element, a box, a field."""
     return [
         *(match[1] for match in _AFTER_HASHES.finditer(text)),
         *(match[2] for match in _ELEMENT.finditer(text)),
@@ -195,7 +195,7 @@ def marked_answers(text: str) -> list[str]:
 
 
 def _fields(text: str) -> list[str]:
-    """Return the field ``answer`` of the last outermost JSON object that has one, as a text."""
+    """Return the field ``answer`` of a reply's last outermost JSON object that has one, as a text."""
     decoder = json.JSONDecoder(strict=False)
     values, end = [], 0
     for brace in islice(re.finditer(r"\{", text), _MAX_OBJECTS):
@@ -211,7 +211,7 @@ def _fields(text: str) -> list[str]:
 
 
 def _as_text(value: Any) -> str:
-    """Return a value of JSON as a text: 3e8 is 300000000, true is true, a list its items."""
+    """Return an answer in JSON as free text: 3e8 is 300000000, true is true, a list its items."""
     if isinstance(value, list):
         return ", ".join(map(_as_text, value))
     if isinstance(value, bool | dict):
@@ -222,8 +222,8 @@ def _as_text(value: Any) -> str:
 
 
 def explicit_answer(text: str) -> str | None:
-    """Return the last answer behind a label at the beginning of a line, else that of the last statement; None where
-    there is neither.
+    """Return a reply's last explicit answer behind a label at the beginning of a line, else that of the last statement;
+    None where there is neither.
     """
     if labelled := deque(_answers(_LABEL, text), maxlen=1):
         return labelled[0][1]
@@ -235,7 +235,7 @@ def explicit_answer(text: str) -> str | None:
 
 
 def _answers(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, str]]:
-    """Yield the place of each statement, which may begin in the answer of another, and what it says."""
+    """Yield the place of each explicit answer's statement, which may begin in another answer, and what it says."""
     place = 0
     while (match := pattern.search(text, place)) is not None:
         group = next(name for name, value in match.groupdict().items() if value)
@@ -246,5 +246,5 @@ def _answers(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, str]]:
 
 
 def one_line(text: str) -> str:
-    """Return a text as one line."""
+    """Return a free-text answer as one line."""
     return " ".join(text.split())

@@ -1,4 +1,4 @@
-"""The letter that a reply of a chat model chooses, in English, German, French, Spanish and Chinese.
+"""Letters that replies of chat models choose, in English, German, French, Spanish and Chinese.
 
 An explicit statement counts most ("the answer is C", a box, "I would choose C", "C is correct"), then a letter that a
 line begins with or is, then the only letter that is named and not denied, then the text of exactly one choice.
@@ -190,7 +190,7 @@ def anchored_letter(reply: str, choices: int, strict: bool = False) -> str | Non
 
 
 def _read(text: str, choices: Sequence[str]) -> Reading:
-    """Return what a text with marks chooses by the first rule that finds anything."""
+    """Return the letter that a text with marks chooses by the first rule that finds anything."""
     for rule, find in (
         ("explicit letter", _explicit),
         ("letter called right", _called_right),
@@ -204,13 +204,13 @@ def _read(text: str, choices: Sequence[str]) -> Reading:
 
 
 def _stated_texts(text: str, choices: Sequence[str]) -> list[_Statement]:
-    """Return the statements that choose texts of choices."""
+    """Return the statements of a reply that choose texts of choices in place of letters."""
     text = _with_texts(text, choices)
     return [each for each in _stated(text) if re.match(rf"[(\[{{]?\s*[{TEXT_MARK}]", text[each.place :])]
 
 
 def _with_texts(text: str, choices: Sequence[str]) -> str:
-    """Return a text with each text of a choice as a mark of that choice."""
+    """Return a reply's text with each text of a choice as a mark of that choice."""
     for place in sorted(range(len(choices)), key=lambda place: -len(choices[place])):
         choice = choices[place].strip().rstrip(".")
         if len(choice) > 1:
@@ -219,7 +219,7 @@ def _with_texts(text: str, choices: Sequence[str]) -> str:
 
 
 def _decided(text: str, statements: Sequence[_Statement], choices: Sequence[str], rule: str) -> Reading:
-    """Return the one letter that the statements choose together."""
+    """Return the one letter that a reply's statements choose together."""
     possible = set(LETTERS[: len(choices)])
     statements = [each for each in statements if each.letters & possible] or statements
     last = statements[-1]
@@ -237,7 +237,7 @@ def _decided(text: str, statements: Sequence[_Statement], choices: Sequence[str]
 
 
 def _marked(answer: str, choices: Sequence[str]) -> _Statement | None:
-    """Return the letters of what stands in a box or the like; None where it has none."""
+    """Return the letters of choices that stand in a box or the like; None where it has none."""
     if letter := _letter_of_text(plain(answer), choices):
         return _Statement(0, frozenset(letter))
     inside = with_marks(_unquoted(compatible(plain(answer))).strip())
@@ -252,7 +252,7 @@ def _marked(answer: str, choices: Sequence[str]) -> _Statement | None:
 
 
 def _explicit(text: str) -> list[_Statement]:
-    """Return the statements that choose letters, a first line that is one and corrections that affirm one included."""
+    """Return a reply's statements that choose letters, a first line that is one and affirming corrections included."""
     opening = [] if re.search("[✗✘❌✓✔✅☑]", text) else _opening(text)
     statements = [*opening, *_stated(text)]
     last = statements[-1].place if statements else len(text)
@@ -280,7 +280,7 @@ def _opening(text: str) -> list[_Statement]:
 
 
 def _stated(text: str) -> list[_Statement]:
-    """Return the statements that choose letters, in their order; the letters of a list of choices state nothing."""
+    """Return a reply's statements that choose letters, in their order; a list of choices states nothing."""
     statements: dict[int, _Statement] = {}
     listed = listed_places(text)
     for match in (match for pattern in _STATEMENTS for match in _all(pattern, text)):
@@ -303,7 +303,7 @@ def _stated(text: str) -> list[_Statement]:
 
 
 def _called_right(text: str) -> list[_Statement]:
-    """Return the statements that call letters right, in their order."""
+    """Return a reply's statements that call letters right, in their order."""
     statements: dict[int, _Statement] = {}
     listed = listed_places(text)
     for match in (match for pattern in _LETTER_IS_RIGHT for match in _all(pattern, text)):
@@ -323,7 +323,7 @@ def _called_right(text: str) -> list[_Statement]:
 
 
 def _in_lines(text: str) -> list[_Statement]:
-    """Return the letters that lines are or begin with."""
+    """Return the letters of choices that a reply's lines are or begin with."""
     statements = []
     listed = listed_places(text)
     lines = list(re.finditer(r"[^\n]*\S[^\n]*", text))
@@ -398,7 +398,7 @@ def _letter_of_start(answer: str, choices: Sequence[str]) -> str | None:
 
 
 def _all(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
-    """Yield matches that may overlap: a statement may begin within another."""
+    """Yield matches of statements on letters that may overlap: a statement may begin within another."""
     place = 0
     while (match := pattern.search(text, place)) is not None:
         yield match
@@ -457,11 +457,11 @@ def _verbatim(text: str) -> str:
 
 
 def _folded(text: str) -> str:
-    """Return a text as it stands but for case, white space, quotation marks and a full stop at the end."""
+    """Return the text of a choice as it stands but for case, white space, quotation marks and a final full stop."""
     return _verbatim(text).strip("\"“”„'‘’").rstrip(".") or text
 
 
 def _unquoted(text: str) -> str:
-    """Return a text without quotation marks and the like: “C”, 【C】, <C>."""
+    """Return a letter or text without quotation marks and the like: “C”, 【C】, <C>."""
     text = re.sub(r"<([A-Z])>", r"\1", text)
     return re.sub(r"[\"“”„«»‘`【】「」『』]|(?<!\w)['’]|['’](?!\w)", "", text)

@@ -1,4 +1,4 @@
-"""Surroundings of an answer: marks of chat templates, fences, Markdown, LaTeX, tags."""
+"""Markup around an answer: marks of chat templates, fences, Markdown, LaTeX, tags."""
 
 import re
 import unicodedata
@@ -50,7 +50,7 @@ def _operator(match: re.Match[str]) -> str:
 
 
 def without_footnotes(text: str) -> str:
-    """Return a text without footnote marks behind words, and with the words apart that a lost link glued together.
+    """Return a text without markup of footnotes behind words, and with words apart that a lost link glued together.
 
     >>> without_footnotes("It was signed inParis1. He left on April 30, 18032.")
     'It was signed in Paris. He left on April 30, 1803.'
@@ -60,7 +60,7 @@ def without_footnotes(text: str) -> str:
 
 
 def without_template(reply: str) -> str:
-    r"""Return a reply without the marks of its chat template, and without what the model wrote of further turns.
+    r"""Return a reply without the markup of its chat template, and without what the model wrote of further turns.
 
     >>> without_template("Paris<|im_end|>\n<|im_start|>user\nAnd Spain?")
     'Paris'
@@ -82,7 +82,7 @@ def without_template(reply: str) -> str:
 
 
 def plain(reply: str) -> str:
-    r"""Return a reply as plain text: without fences, headings, emphasis, bullets, tags, and the signs of LaTeX.
+    r"""Return a reply without markup as plain text: no fences, headings, emphasis, bullets, tags, and signs of LaTeX.
 
     >>> plain("### Answer\n\n**Paris** is the `capital`.")
     'Answer\n\nParis is the capital.'

@@ -10,12 +10,12 @@ _TABLES = module_data(__file__)
 
 
 def _joined(phrases: str | list[str]) -> str:
-    """Return alternatives as one pattern."""
+    """Return alternatives of phrases as one pattern."""
     return phrases if isinstance(phrases, str) else "|".join(phrases)
 
 
 def _spaced(pattern: str) -> str:
-    """Return a pattern that matches any white space for a space, and either form of an apostrophe."""
+    """Return a pattern of a phrase that matches any white space for a space, and either form of an apostrophe."""
     return pattern.replace(" ", r"\s+").replace("'", "['’]")
 
 

@@ -1,4 +1,4 @@
-"""Readers for chat models and base models, and their choice by prompt style (docs/methods.md, §6)."""
+"""Readers of replies of chat models and base models, and their choice by prompt style (docs/methods.md, §6)."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,10 +13,10 @@ from robust_eval.reader.reasoning import without_reasoning
 
 @dataclass
 class ReplyReader(Reader):
-    """reader=reply. Reads the explicit answer, else the whole reply, else its first and last sentence."""
+    """Reader of a whole reply (reader=reply): its explicit answer, else the reply, else its first and last sentence."""
 
     def read(self, reply: str, question: Question) -> Reading:
-        """Return the answer, the letter of a choice for a question with choices."""
+        """Return the answer in a whole reply, the letter of a choice for a question with choices."""
         text = without_reasoning(reply)
         if text is None:
             return Reading("", "", NOT_ENDED)
@@ -31,13 +31,13 @@ class ReplyReader(Reader):
 
 @lru_cache(maxsize=1 << 10)
 def free_text_of(reply: str) -> FreeText:
-    """Return the answer of a whole reply, reasoning and template marks included, with the texts that grade it."""
+    """Return the free-text answer of a whole reply, with reasoning and template marks, and the texts that grade it."""
     return read_free_text(without_template(without_reasoning(reply) or ""))
 
 
 @dataclass
 class FirstLineReader(Reader):
-    """reader=first_line. Reads the first line and never looks further.
+    """Reader of the first line of a reply (reader=first_line); it never looks further.
 
     Below it a base model asks and answers questions of its own.
     """
@@ -45,7 +45,7 @@ class FirstLineReader(Reader):
     whole_reply = False
 
     def read(self, reply: str, question: Question) -> Reading:
-        """Return the first line; all lines of a multiple-choice reply, because the grader reads lists of letters."""
+        """Return a reply's first line; of a multiple-choice reply all, because the grader reads lists of letters."""
         text = without_reasoning(reply)
         if text is None:
             return Reading("", "", NOT_ENDED)
@@ -56,7 +56,7 @@ class FirstLineReader(Reader):
 
 @dataclass
 class ByPromptStyle:
-    """reader=by_prompt_style: ``reply`` for conversations and recorded answers, ``first_line`` for plain prompts."""
+    """Reader by style (reader=by_prompt_style): ``first_line`` for plain prompts, ``reply`` for chats and records."""
 
     def of(self, chat: bool) -> Reader:
         """Return the reader of a model that is prompted by conversation (``chat``) or by plain text."""

@@ -22,7 +22,7 @@ _BOXED = re.compile(r"\\boxed\s*\{([^{}]*)\}")
 
 
 def _either(separator: str) -> str:
-    """Return a pattern of both words, in either order, between separators."""
+    """Return a pattern of both words of a verdict, in either order, between separators."""
     quote = "[\"'“”‘’«»]?"
     right, wrong = (rf"\b(?:{words})\b{quote}" for words in (_RIGHT, _WRONG))
     between = rf"{separator}{quote}(?:\b(?:{_KEYWORD})\W{{1,3}})?"
@@ -60,7 +60,7 @@ _LIMITED = re.compile(r"\b(?:but|except|only|partly|partially|however|if|unless)
 
 
 class ReadVerdict(NamedTuple):
-    """``right`` is None where a judge gave no verdict, or both; ``why`` is the rest of the judge's words."""
+    """Verdict in a judge's reply: ``right`` is None without one, or with both; ``why`` is the rest of its words."""
 
     right: bool | None
     why: str
@@ -98,7 +98,7 @@ def read_verdict(reply: str) -> ReadVerdict:
 
 
 def _in_sentences(text: str) -> ReadVerdict:
-    """Return the verdict of the first word and of the sentences that assert one, if all agree."""
+    """Return the judge's verdict in the first word and in sentences that assert one, if all agree."""
     leading = _LEADING.match(text)
     verdicts = {_is_right(leading)} if leading else set()
     for sentence in _SENTENCE.finditer(text):
@@ -116,7 +116,7 @@ def _is_right(verdict: re.Match[str]) -> bool:
 
 
 def _in_json(text: str) -> ReadVerdict | None:
-    """Return the verdict of a JSON object, from its first brace to its last; None where there is none."""
+    """Return the judge's verdict in a JSON object, from its first brace to its last; None where there is none."""
     start, end = text.find("{"), text.rfind("}")
     try:
         fields = json.loads(text[start : end + 1]) if 0 <= start < end else None
