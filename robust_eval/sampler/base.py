@@ -42,7 +42,7 @@ TOP_LOGPROBS = 20
 
 
 def checked_temperatures(temperatures: Sequence[float]) -> list[float]:
-    """Return the temperatures in ascending order; ValueError for an empty list, a value not above 0, or a duplicate."""
+    """Return a sampler's temperatures, ascending; ValueError for an empty list, a value not above 0, or a duplicate."""
     if not temperatures:
         raise ValueError("temperatures must contain at least one temperature")
     if bad := [t for t in temperatures if not 0 < t < math.inf]:
@@ -60,7 +60,7 @@ def greedy_requests(
     top_logprobs: int,
     first_line: bool = True,
 ) -> list[Request]:
-    """Return a request for the greedy answer to each question, with the largest log-probabilities of each token."""
+    """Return samplers' request for the greedy answer to each question, with the largest log-probabilities."""
     return [
         Request(
             question_id=question.id,
@@ -79,7 +79,7 @@ def greedy_requests(
 
 
 def ordered_answers(questions: Sequence[Question], answers: pa.Table) -> pa.Table:
-    """Return the answers to these questions in their order, then by rewrite, temperature and trial."""
+    """Return a sampler's answers to questions in their order, then by rewrite, temperature and trial."""
     ids = pa.array([question.id for question in questions], pa.string())
     indices = pc.index_in(answers["question_id"], value_set=ids)
     keys = pa.table({"question": indices, **{name: answers[name] for name in ("rewrite", "temperature", "trial")}})
@@ -98,22 +98,22 @@ class PrefixGrader(Protocol):
 
     @property
     def first_line(self) -> bool:
-        """True if an answer ends with the first line of a reply."""
+        """True if, for the sampler's grader, an answer ends with the first line of a reply."""
 
     def matcher(self, question: Question) -> Matcher | None:
-        """Return the matcher of right answers; None where only whole replies can be graded."""
+        """Return the matcher of right answers for a sampler; None where only whole replies can be graded."""
 
     def choices(self, question: Question) -> Choices | None:
-        """Return the choices of a multiple-choice question; None for other questions."""
+        """Return the choices of a multiple-choice question for a sampler; None for other questions."""
 
 
 def prefix_grader_settings(grader: PrefixGrader) -> str:
-    """Return the settings that can grade prefixes of answers, for an error message."""
+    """Return the settings that can grade prefixes of answers, for an error message of a sampler."""
     return "grader=matching with grader.contains=word" + ("" if grader.first_line else " and reader=first_line")
 
 
 class Conditions(Protocol):
-    """Conditions under which each question has answers, sampled here or recorded elsewhere."""
+    """Protocol of the conditions under which each question has answers, sampled here or recorded elsewhere."""
 
     axis: str
     """Condition that varies: temperature | rewrite | trial | order | turn | reasoning."""
@@ -122,17 +122,17 @@ class Conditions(Protocol):
 
     @property
     def repetitions(self) -> float:
-        """Number of answers to each question at each temperature; inf for enumerated answers."""
+        """Number of a sampler's answers to each question at each temperature; inf for enumerated answers."""
         raise NotImplementedError
 
     @property
     def estimator(self) -> str:
-        """Estimator of the accuracy: trials | exact."""
+        """Estimator of the accuracy from a sampler's answers: trials | exact."""
         return "trials"
 
     @property
     def arranges_choices(self) -> bool:
-        """True if choices are put in several orders or forms."""
+        """True if the sampler puts choices in several orders or forms."""
         return False
 
 
@@ -169,29 +169,29 @@ class Sampler(Conditions):
 
     @property
     def selects_by_baseline(self) -> bool:
-        """True if :meth:`select` depends on the greedy answers."""
+        """True if the sampler's :meth:`select` depends on the greedy answers."""
         return False
 
     def candidates(self, questions: Sequence[Question]) -> list[Question]:
-        """Return the questions that may be selected, before any is answered; NothingKeptError if there are none."""
+        """Return the questions that the sampler may select, before any is answered; NothingKeptError for none."""
         return list(questions)
 
     def select(self, questions: Sequence[Question], baseline: pa.Table, seed: int) -> list[Question]:
-        """Select questions by their graded greedy answers (``baseline``); NothingKeptError if none is left."""
+        """Return the sampler's questions by graded greedy answers (``baseline``); NothingKeptError if none is left."""
         return list(questions)
 
     def largest_selection(self, questions: Sequence[Question]) -> list[Question]:
-        """Return the largest possible selection of these candidates, for a plan before the greedy answers."""
+        """Return the sampler's largest possible selection of these candidates, for a plan before the greedy answers."""
         return list(questions)
 
     def requests(self, questions: Sequence[Question], grader: PrefixGrader, seed: int) -> list[Request]:
-        """Return the requests for the answers to the selected questions; the maximum, if some depend on answers."""
+        """Return the sampler's requests for selected questions; the maximum, if some depend on answers."""
         raise NotImplementedError
 
     def request(
         self, question: Question, grader: PrefixGrader, seed: int, trials: int = 1, rewrite: int = 0
     ) -> Request:
-        """Return the request for ``trials`` answers to one wording of a question at every temperature."""
+        """Return the sampler's request for ``trials`` answers to one wording of a question at every temperature."""
         return Request(
             question_id=question.id,
             variant=rewrite,
@@ -220,7 +220,7 @@ class Sampler(Conditions):
     def steps(
         self, questions: Sequence[Question], baseline: pa.Table | None, grader: PrefixGrader, seed: int
     ) -> list[Steps]:
-        """Return the steps of requests to the selected questions, given their greedy answers (None: only a plan)."""
+        """Return the sampler's steps of requests to selected questions, given greedy answers (None: only a plan)."""
         return [single_step(self.requests(questions, grader, seed))]
 
     def greedy_request(self, request: Request) -> Request:
@@ -237,13 +237,13 @@ class Sampler(Conditions):
         return self
 
     def full_sampling_reasons(self) -> list[str]:
-        """Return the reasons why its settings rule out early stopping; none if it can stop early."""
+        """Return the reasons why the sampler's settings rule out early stopping; none if it can stop early."""
         return ["it has no breaking temperatures"]
 
     def early_stopping_steps(
         self, questions: Sequence[Question], grader: PrefixGrader, seed: int, threshold: float
     ) -> list[Steps]:
-        """Return the steps for each question until its accuracy is certainly above or below the threshold."""
+        """Return a sampler's steps for each question until its accuracy is certainly above or below the threshold."""
         raise NotImplementedError
 
 

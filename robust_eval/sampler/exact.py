@@ -1,4 +1,4 @@
-"""The probability of a right answer to each known fact at every temperature, enumerated instead of drawn.
+"""Exact sampler: probability of a right answer to known facts at every temperature, enumerated instead of drawn.
 
 P_t(right) = Σ over answers that are right of Π softmax(logits / t) (docs/methods.md, §1).
 """
@@ -18,7 +18,7 @@ from robust_eval.sampler.known_facts import KnownFacts
 
 @dataclass
 class Exact(KnownFacts):
-    """Answers to a known fact as one tree, weighted for all temperatures at once."""
+    """Exact sampler: the answers to a known fact as one tree, weighted for all temperatures at once."""
 
     nodes: int = 128
     """Maximum number of evaluated prefixes of answers to each question. The unresolved rest is estimated without bias,
@@ -57,7 +57,7 @@ class Exact(KnownFacts):
         return math.inf
 
     def requests(self, questions: Sequence[Question], grader: PrefixGrader, seed: int) -> list[Request]:
-        """Return a request for all answers to each question; an answer to a multiple-choice question is one letter."""
+        """Return a request for all answers to each question, enumerated; answers to multiple choice are one letter."""
         return [self._request(question, grader, seed) for question in questions]
 
     def _request(self, question: Question, grader: PrefixGrader, seed: int) -> Request:
@@ -75,7 +75,7 @@ class Exact(KnownFacts):
         )
 
     def curve_temperatures(self) -> tuple[float, ...]:
-        """Return the grid, 1, and temperatures below and above the grid in steps of its widest."""
+        """Return the temperatures of exact curves: the grid, 1, and some below and above it in steps of its widest."""
         grid = np.array(self.temperatures)
         step = float(np.diff(grid).max()) if len(grid) > 1 else float(grid[0])
         higher = np.arange(grid[-1] + step, self.max_temperature + step / 2, step)

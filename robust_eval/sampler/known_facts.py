@@ -55,7 +55,7 @@ class KnownFacts(Sampler):
             raise ValueError(f"min_confidence must be between 0 and 1, not {self.min_confidence}")
 
     def candidates(self, questions: Sequence[Question]) -> list[Question]:
-        """Return the questions with a right answer, if the greedy answer must be right; NothingKeptError for none."""
+        """Return the questions with a right answer, if known facts are asked for; NothingKeptError for none."""
         if self.selection == "none":
             return list(questions)
         chosen = [question for question in questions if question.answers or question.correct is not None]
@@ -67,7 +67,7 @@ class KnownFacts(Sampler):
         return chosen
 
     def select(self, questions: Sequence[Question], baseline: pa.Table, seed: int) -> list[Question]:
-        """Return the candidates whose greedy answer is right, by ``selection`` and ``min_confidence``, in their order.
+        """Return known facts, whose greedy answer is right, by ``selection`` and ``min_confidence``, in their order.
 
         Of more than ``max_questions``, a seeded sample is taken.
         """
@@ -106,7 +106,7 @@ class KnownFacts(Sampler):
         return self.seeded_sample([question for question in questions if question.id in known_ids], seed)
 
     def seeded_sample(self, chosen: list[Question], seed: int) -> list[Question]:
-        """Return a seeded sample of at most ``max_questions`` of these, in their order."""
+        """Return a seeded sample of at most ``max_questions`` known facts, in their order."""
         if len(chosen) > self.max_questions:
             indices = np.random.default_rng(seed).permutation(len(chosen))[: self.max_questions]
             chosen = [chosen[index] for index in sorted(indices)]
@@ -114,9 +114,9 @@ class KnownFacts(Sampler):
 
     @property
     def selects_by_baseline(self) -> bool:
-        """True if a greedy answer can leave its question out."""
+        """True if a greedy answer can show that a question is no known fact."""
         return self.selection != "none" or self.min_confidence > 0
 
     def largest_selection(self, questions: Sequence[Question]) -> list[Question]:
-        """Return the first ``max_questions`` candidates."""
+        """Return the first ``max_questions`` candidates, as if all were known facts."""
         return list(questions[: self.max_questions])

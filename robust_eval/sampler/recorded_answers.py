@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class RecordedAnswers:
-    """File with an answer a row, as the source of a run's answers.
+    """Recorded answers: a file with an answer a row, as the source of a run's answers.
 
     Its baseline answers are those at temperature 0, or those of the sampler ``greedy``: the most frequent answers of a
     model without temperature 0.
@@ -76,11 +76,11 @@ class RecordedAnswers:
             raise ValueError(f"selection must be one of {', '.join(SELECTIONS)}, not {self.selection}")
 
     def conditions(self) -> dict[str, "RecordedConditions"]:
-        """Return the conditions of the answers of each sampler in the file."""
+        """Return the conditions of the recorded answers of each sampler in the file."""
         return {name: RecordedConditions(name, answers) for name, answers in self._by_sampler().items()}
 
     def check(self, metric: str, top_logprobs: int) -> None:
-        """Raise UserError if a metric needs ``top_logprobs`` of each greedy token, and the file has none."""
+        """Raise UserError if a metric needs ``top_logprobs`` of each recorded greedy token, and the file has none."""
         logprobs = self._baseline()["top_logprobs"]
         if top_logprobs and logprobs.null_count == len(logprobs):
             raise UserError(
@@ -89,23 +89,23 @@ class RecordedAnswers:
             )
 
     def description(self) -> dict[str, Any]:
-        """Return the hash of the file, for the record."""
+        """Return the hash of the file of recorded answers, for the record."""
         with open(self.file, "rb") as content:
             return {"identity.answers.sha256": hashlib.file_digest(content, "sha256").hexdigest()}
 
     @property
     def metadata(self) -> SamplingMetadata | None:
-        """Sampling metadata of the answers; None for a file of no run."""
+        """Sampling metadata of the recorded answers; None for a file of no run."""
         return read_sampling_metadata(Path(self.file))
 
     @property
     def early_stopping(self) -> Mapping[str, EarlyStopping]:
-        """Early-stopping rule of each sampler that had one."""
+        """Early-stopping rule of each sampler in the file of recorded answers that had one."""
         metadata = self.metadata
         return {} if metadata is None else metadata.early_stopping
 
     def usable_questions(self, questions: Sequence[Question]) -> list[Question]:
-        """Return the questions with an answer; UserError names the first answer to an unknown question."""
+        """Return the questions with a recorded answer; UserError names the first answer to an unknown question."""
         ids = self._answers()["question_id"]
         is_question = pc.is_in(ids, value_set=pa.array([question.id for question in questions], pa.string()))
         foreign = ids.filter(pc.invert(is_question))
@@ -122,17 +122,17 @@ class RecordedAnswers:
         return with_answers
 
     def candidates(self, questions: Sequence[Question]) -> list[Question]:
-        """Return all questions."""
+        """Return all questions: their answers are recorded."""
         return list(questions)
 
     largest_selection = candidates
 
     def baseline(self, questions: Sequence[Question]) -> pa.Table:
-        """Return the baseline answers to these questions, possibly none."""
+        """Return the recorded baseline answers to these questions, possibly none."""
         return ordered_answers(questions, self._baseline().drop_columns(SAMPLER))
 
     def select(self, questions: Sequence[Question], baseline: pa.Table) -> list[Question]:
-        """Return the questions with answers of every sampler and a right greedy answer, by ``selection``."""
+        """Return the questions with recorded answers of every sampler and a right greedy answer, by ``selection``."""
         ids_by_sampler = [set(answers["question_id"].unique().to_pylist()) for answers in self._by_sampler().values()]
         selected = set.intersection(*ids_by_sampler)
         if left_out := len(set.union(*ids_by_sampler) - selected):
@@ -149,7 +149,7 @@ class RecordedAnswers:
         return [question for question in questions if question.id in selected]
 
     def answers(self, questions: Sequence[Question], baseline: pa.Table | None = None) -> dict[str, Answers]:
-        """Return the answers to these questions of each sampler in the file, without the baseline."""
+        """Return the recorded answers to these questions of each sampler in the file, without the baseline."""
         by_sampler = self._by_sampler().items()
         return {name: Answers(ordered_answers(questions, table)) for name, table in by_sampler}
 
@@ -158,7 +158,7 @@ class RecordedAnswers:
         return AnswerFile(Path(self.file), self.columns)
 
     def _by_sampler(self) -> dict[str, pa.Table]:
-        """Return the answers of each sampler without the baseline, in the order of their first ones."""
+        """Return the recorded answers of each sampler without the baseline, in the order of their first ones."""
         sampled = self._answers().filter(pc.field(SAMPLER) != GREEDY)
         names = sampled[SAMPLER].unique().to_pylist()
         return {name: sampled.filter(pc.equal(sampled[SAMPLER], name)).drop_columns(SAMPLER) for name in names}
@@ -167,7 +167,7 @@ class RecordedAnswers:
         return self._answers().filter(pc.field(SAMPLER) == GREEDY)
 
     def _answers(self) -> pa.Table:
-        """Return all answers in the file, in its order; an unchanged file is read once."""
+        """Return all recorded answers, in the order of the file; an unchanged file is read once."""
         try:
             status = Path(self.file).stat()
         except OSError as problem:
@@ -187,7 +187,7 @@ _FORMS = (read_arrangement, read_pushback, read_reasoning)
 
 
 class RecordedConditions:
-    """Conditions of a sampler's answers, from the answers and the sampler's name."""
+    """Conditions of a sampler's recorded answers, from the answers and the sampler's name."""
 
     def __init__(self, name: str, answers: pa.Table) -> None:
         self.temperatures = temperatures_of(answers)
@@ -222,7 +222,7 @@ _AXES = {
 def _read(
     file: str, columns: tuple[tuple[str, str], ...], temperature: float | None, stamp: tuple[int, ...]
 ) -> pa.Table:
-    """Return the answers in a file; ``stamp`` changes with the file. UserError where they cannot be scored."""
+    """Return the recorded answers in a file; ``stamp`` changes with the file. UserError where they cannot be scored."""
     source = AnswerFile(Path(file), dict(columns))
     table = source.read(temperature)
     for row, form in enumerate(table["form"].to_pylist()):

@@ -15,8 +15,8 @@ from robust_eval.sampler.base import PrefixGrader, Sampler, checked_temperatures
 
 @dataclass
 class Repetition(Sampler):
-    """Repeated independent answers to all questions, whatever the greedy answer. ValueError for a setting below its
-    minimum.
+    """Repetition sampler: independent answers to all questions, whatever the greedy answer. ValueError for a setting
+    below its minimum.
 
     >>> from robust_eval.grader.matching import Matching
     >>> question = Question("1", "What is the capital of Italy?", ("Rome",))
@@ -48,7 +48,7 @@ class Repetition(Sampler):
         return self.trials
 
     def requests(self, questions: Sequence[Question], grader: PrefixGrader, seed: int) -> list[Request]:
-        """Return requests for ``trials`` answers to each wording of each question at every temperature."""
+        """Return requests that repeat each wording of each question ``trials`` times at every temperature."""
         return [
             self.request(question, grader, seed, self.trials, rewrite)
             for question in questions
@@ -56,5 +56,5 @@ class Repetition(Sampler):
         ]
 
     def wordings(self, question: Question) -> int:
-        """Return the number of wordings of a question that are asked: its own alone."""
+        """Return the number of wordings of a question to repeat: its own alone."""
         return 1

@@ -16,7 +16,7 @@ VerdictsOf = Callable[[pa.Table], Sequence[bool | None]]
 
 
 class Step(NamedTuple):
-    """Requests that are sent together; the next step depends on their answers.
+    """Step of a sampler: requests that are sent together; the next step depends on their answers.
 
     If ``adaptive`` is set, ``requests`` holds one request, a part of the adaptive one. Such steps run concurrently:
     each resumes as soon as new answers to its adaptive request arrive.
@@ -31,7 +31,7 @@ class Step(NamedTuple):
 
 
 class StepAnswers(NamedTuple):
-    """Answers to a step; for an adaptive request, all earlier ones as well, with their verdicts."""
+    """Answers to a sampler's step; for an adaptive request, all earlier ones as well, with their verdicts."""
 
     answers: Answers
     verdicts: Mapping[TrialKey, bool | None] = MappingProxyType({})
@@ -43,7 +43,7 @@ NOTHING = Answers(SCHEMA.empty_table())
 
 
 def single_step(requests: Sequence[Request]) -> Steps:
-    """Send all requests in one step.
+    """Send all requests of a sampler in one step.
 
     >>> next(single_step([])).requests
     []
@@ -53,7 +53,7 @@ def single_step(requests: Sequence[Request]) -> Steps:
 
 
 def run_steps(model: StoredModel, steps: Sequence[Steps], stage: str, verdicts: VerdictsOf) -> Answers:
-    """Request the missing answers step by step, and return the result of the steps.
+    """Run a sampler's steps: request the missing answers step by step, and return the result.
 
     Raises NotStoredError, with all requests that may follow, if the model is cache-only and an answer is missing.
     """
@@ -74,7 +74,7 @@ def run_steps(model: StoredModel, steps: Sequence[Steps], stage: str, verdicts: 
 def plan_steps(
     model: StoredModel, steps: Sequence[Steps], verdicts: VerdictsOf
 ) -> tuple[list[Request], Answers | None]:
-    """Return all requests that :func:`run_steps` may still send, or the answers; for cache-only models."""
+    """Return all requests that the steps may still send in :func:`run_steps`, or the answers; for cache-only models."""
     first = [(each, next(each)) for each in steps]
     if any(step.adaptive for _, step in first):
         try:
@@ -98,7 +98,7 @@ def _concatenated(answers: Sequence[Answers]) -> Answers:
 
 
 class ConcurrentSteps:
-    """Steps of several adaptive requests: the :class:`~robust_eval.store.stored_model.AdaptiveAnswers` of samplers."""
+    """Steps of several adaptive requests: :class:`~robust_eval.store.stored_model.AdaptiveAnswers` of samplers."""
 
     def __init__(self, steps: Sequence[tuple[Steps, Step]], verdicts: VerdictsOf) -> None:
         self.requests: Sequence[Request] = [step.adaptive for _, step in steps if step.adaptive]
@@ -114,7 +114,7 @@ class ConcurrentSteps:
         """Number of finished requests."""
 
     def take(self, answers: pa.Table) -> None:
-        """Add the verdicts on new or stored answers, which are already in ``tables``."""
+        """Add the verdicts on new or stored answers to concurrent steps, which are already in ``tables``."""
         columns = rows(answers, "question_id", "rewrite", "temperature", "trial")
         for (question_id, rewrite, temperature, trial), right in zip(columns, self._verdicts_of(answers), strict=True):
             item = question_id, rewrite
@@ -123,7 +123,7 @@ class ConcurrentSteps:
             self._ready[item] = None
 
     def next(self) -> list[Request]:
-        """Return the next part of each request whose last part has been answered since the last call."""
+        """Return the next step of each adaptive request whose last one has been answered since the last call."""
         requests = []
         for item in [item for item in self._ready if not self._awaited[item]]:
             del self._ready[item]
@@ -143,9 +143,9 @@ class ConcurrentSteps:
         return requests
 
     def may_follow(self) -> list[Request]:
-        """Return all requests that may still follow."""
+        """Return all requests of concurrent steps that may still follow."""
         return [each for step in self._due.values() for each in step.may_follow(list(step.requests))]
 
     def answers(self) -> Answers:
-        """Return the answers, once all requests are finished."""
+        """Return the answers to concurrent steps, once all requests are finished."""
         return Answers(self._answers.together([request.item for request in self.requests]))

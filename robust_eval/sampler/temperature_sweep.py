@@ -22,7 +22,7 @@ VerdictRule = Callable[[int, int, int], str | None]
 
 @dataclass
 class TemperatureSweep(KnownFacts):
-    """Sampling of the Factual Robustness Score."""
+    """Temperature sweep: sampling of the Factual Robustness Score."""
 
     trials: int = 10
     """Number of independent answers at each temperature."""
@@ -44,7 +44,7 @@ class TemperatureSweep(KnownFacts):
         return self.trials
 
     def requests(self, questions: Sequence[Question], grader: PrefixGrader, seed: int) -> list[Request]:
-        """Return a request for ``trials`` answers to each question at every temperature."""
+        """Return a request for ``trials`` answers to each known fact at every temperature of the sweep."""
         requests = [self.request(question, grader, seed, self.trials) for question in questions]
         if not self.stop_on_match:
             return requests
@@ -64,7 +64,7 @@ class TemperatureSweep(KnownFacts):
 
 
 def wave_steps(request: Request, settled: VerdictRule) -> Steps:
-    """Ask no more of a request than its breaking temperature needs; return the answers on which that rests."""
+    """Sweep in waves: request no more than the breaking temperature needs; return the answers on which it rests."""
     verdicts: Mapping[TrialKey, bool | None] = {}
     table = SCHEMA.empty_table()
     while (wave := next_wave(verdicts, request.temperatures, request.trials, settled))[1]:
@@ -84,7 +84,7 @@ def wave_steps(request: Request, settled: VerdictRule) -> Steps:
 def next_wave(
     verdicts: Mapping[TrialKey, bool | None], temperatures: Sequence[float], trials: int, settled: VerdictRule
 ) -> tuple[list[TrialKey], list[TrialKey]]:
-    """Return the answers that decide the breaking temperature so far, and those to request next.
+    """Return the answers that decide the breaking temperature so far, and the sweep's next wave of requests.
 
     Temperatures (ascending) are sampled from below, and the trials of each in their order: always the smallest number
     that could decide it, if all were right or all wrong. Sampling ends once a temperature breaks or has no reply, or
@@ -116,7 +116,7 @@ def next_wave(
 
 
 def _min_trials(right: int, wrong: int, outstanding: int, settled: VerdictRule) -> int:
-    """Return the minimum number of outstanding answers, all right or all wrong, that can decide a temperature."""
+    """Return the minimum number of outstanding answers, all right or all wrong, that decide a temperature's break."""
     return next(
         number
         for number in range(1, outstanding + 1)

@@ -1,4 +1,4 @@
-"""Reasoning budgets: several traces of a question, each cut off at several lengths (docs/thinking.md)."""
+"""Thinking sampler: several reasoning traces of a question, cut off at several budgets (docs/thinking.md)."""
 
 import math
 from collections.abc import Sequence
@@ -25,8 +25,8 @@ MAX_TOKENS = 200_000
 
 @dataclass
 class Thinking(KnownFacts):
-    """A local model draws the reasoning traces of a question first; each trace is cut off at every budget, ended, and
-    followed by an answer. A service returns trace and answer together, in a separate draw for each budget.
+    """Thinking: a local model draws the reasoning traces of a question first; each is cut off at every budget, ended,
+    and followed by an answer. A service returns trace and answer together, in a separate draw for each budget.
     """
 
     temperatures: list[float] = field(default_factory=lambda: [1.0])
@@ -64,7 +64,7 @@ class Thinking(KnownFacts):
 
     @property
     def exact(self) -> bool:
-        """True if answers are enumerated instead of drawn."""
+        """True if the answers after thinking are enumerated instead of drawn."""
         return self.is_local and not self.answers
 
     @property
@@ -73,17 +73,17 @@ class Thinking(KnownFacts):
 
     @property
     def repetitions(self) -> float:
-        """Number of answers to each question at each temperature with each budget."""
+        """Number of answers to each question at each temperature with each reasoning budget."""
         return math.inf if self.exact else self.traces * max(1, self.answers if self.is_local else 1)
 
     def select(self, questions: Sequence[Question], baseline: pa.Table, seed: int) -> list[Question]:
-        """Return the questions that :class:`KnownFacts` selects; without a selection, all."""
+        """Return the questions to think about, which :class:`KnownFacts` selects; without a selection, all."""
         if self.selects_by_baseline:
             return super().select(questions, baseline, seed)
         return self.seeded_sample(list(questions), seed)
 
     def requests(self, questions: Sequence[Question], grader: PrefixGrader, seed: int) -> list[Request]:
-        """Return the requests to a service; the maximum for a local model, whose traces may differ at every budget."""
+        """Return the requests with all budgets to a service; the maximum for a local model, whose traces may differ."""
         if not self.is_local:
             return [self._served(question, budget, grader, seed) for question in questions for budget in self.budgets]
         planned = self.trace_requests(questions, seed)
@@ -98,13 +98,13 @@ class Thinking(KnownFacts):
     def steps(
         self, questions: Sequence[Question], baseline: pa.Table | None, grader: PrefixGrader, seed: int
     ) -> list[Steps]:
-        """Return steps for the traces and then for the answers; for a service, one step."""
+        """Return steps for the reasoning traces and then for the answers; for a service, one step."""
         if self.is_local:
             return [self._after_traces(questions, grader, seed)]
         return super().steps(questions, baseline, grader, seed)
 
     def _after_traces(self, questions: Sequence[Question], grader: PrefixGrader, seed: int) -> Steps:
-        """Return the answers ordered by question, trace and temperature."""
+        """Return the answers after reasoning ordered by question, trace and temperature."""
         requests, traces = self.trace_requests(questions, seed), SCHEMA.empty_table()
         if requests:
             planned = partial(self.requests, questions, grader, seed)
@@ -116,7 +116,7 @@ class Thinking(KnownFacts):
         return answers._replace(table=ordered_answers(questions, answers.table))
 
     def of_model(self, name: str, remote: bool, model: str) -> "Thinking":
-        """Return the sampler for a local model or a service; UserError for settings that this one does not support."""
+        """Return the thinking sampler for a local model or a service; UserError for settings that it cannot support."""
         if not remote and not all(isinstance(budget, int) for budget in self.budgets):
             raise UserError(
                 f"sampler.{name}.budgets={self.budgets}: budgets of the local model {model} must be numbers of tokens, "
@@ -138,7 +138,7 @@ class Thinking(KnownFacts):
         return replace(request, **self._thinking(self.budgets[0]))
 
     def trace_requests(self, questions: Sequence[Question], seed: int) -> list[Request]:
-        """Return the requests for the traces, as long as the largest budget; none of a service or with budget 0."""
+        """Return the requests for reasoning traces with the largest budget; none of a service or with budget 0."""
         if not self.is_local or not self.budgets[-1]:
             return []
         return [
@@ -159,8 +159,8 @@ class Thinking(KnownFacts):
     def answer_requests(
         self, questions: Sequence[Question], traces: pa.Table, grader: PrefixGrader, seed: int
     ) -> list[Request]:
-        """Return the requests for the answers after these traces, each cut off at every budget; equal cuts of several
-        budgets share a request.
+        """Return the requests for the answers after these reasoning traces, each cut off at every budget; equal cuts of
+        several budgets share a request.
         """
         traces_by_question: dict[str, dict[int, list[int]]] = {}
         columns = ("question_id", "trial", "token_ids", "answer_tokens", "outcome")
@@ -190,7 +190,7 @@ class Thinking(KnownFacts):
         grader: PrefixGrader,
         seed: int,
     ) -> Request:
-        """Return the request for the answers after a trace; those without reasoning count for all traces."""
+        """Return the request for the answers after a reasoning trace; those without reasoning count for all traces."""
         without_reasoning = budgets == (0,)
         matcher, choices = (grader.matcher(question), grader.choices(question)) if self.exact else (None, None)
         if self.exact and matcher is None and choices is None:
@@ -225,7 +225,7 @@ class Thinking(KnownFacts):
 
 
 def _grid(budgets: Sequence[Any]) -> list[Any]:
-    """Return the budgets in ascending order; ValueError unless all are tokens or all are words of services."""
+    """Return the reasoning budgets in ascending order; ValueError unless all are tokens or all words of services."""
     tokens = [type(budget) is int and 0 <= budget <= MAX_TOKENS for budget in budgets]
     words = [budget in EFFORTS for budget in budgets]
     if not budgets or not (all(tokens) or all(words)):
