@@ -1,1 +1,1 @@
-"""One experiment, from its questions to its record."""
+"""Experiment: one run, from its questions to its record."""

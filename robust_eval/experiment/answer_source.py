@@ -1,4 +1,4 @@
-"""Source of a run's answers: samplers with a model, or a file."""
+"""Answer source of a run: samplers with a model, or a file."""
 
 import logging
 import math
@@ -57,7 +57,7 @@ PLURALITY_DRAWS = 5
 
 
 class UnanswerableQuestions(NamedTuple):
-    """Questions without an answer, and the name of the sampler that asks them."""
+    """Unanswerable questions as a source of answers, and the name of the sampler that asks them."""
 
     sampler: str
     questions: Sequence[Question]
@@ -65,7 +65,7 @@ class UnanswerableQuestions(NamedTuple):
 
 @dataclass(frozen=True)
 class SampledSource:
-    """Answers of a model. All samplers ask the same questions, so that their metrics can be joined by question.
+    """Source of sampled answers. All samplers ask the same questions, so that their metrics can be joined by question.
 
     The first sampler has the settings of the greedy answers, which all samplers share. For a model without temperature
     0 the most frequent of several answers replaces the greedy one where questions are selected by it; elsewhere there
@@ -93,25 +93,25 @@ class SampledSource:
 
     @property
     def selects_by_baseline(self) -> bool:
-        """True if some questions are selected by their baseline answers."""
+        """True if the source selects some questions by their baseline answers."""
         return any(sampler.selects_by_baseline for sampler in self._selecting)
 
     @property
     def baseline_name(self) -> str:
-        """Name of the baseline answers in log messages: "greedy" or "most frequent"."""
+        """Name of the source's baseline answers in log messages: "greedy" or "most frequent"."""
         return "greedy" if self.supported_temperatures.greedy else "most frequent"
 
     def conditions(self) -> Mapping[str, Conditions]:
-        """Return the conditions of each sampler: the sampler itself."""
+        """Return the conditions of each sampler of the source: the sampler itself."""
         return self.samplers
 
     def usable_questions(self, questions: Sequence[Question]) -> list[Question]:
-        """Return all questions. Raises UserError for a question that is an exemplar of the prompt."""
+        """Return all questions to the source. Raises UserError for a question that is an exemplar of the prompt."""
         refuse_exemplars(questions, self._first.prompts)
         return list(questions)
 
     def candidates(self, questions: Sequence[Question]) -> list[Question]:
-        """Return the questions that every sampler can ask; with other samplers, one of choice orders excludes none."""
+        """Return the questions that every sampler of the source can ask; of several, choice orders exclude none."""
         chosen = list(questions)
         deciding = [sampler for sampler in self._selecting if sampler.axis != ORDER]
         for sampler in deciding or self._selecting:
@@ -119,7 +119,7 @@ class SampledSource:
         return chosen
 
     def baseline(self, questions: Sequence[Question]) -> pa.Table:
-        """Ask for the greedy answers, once each sampler could make its requests: its mistakes are found before."""
+        """Return the source's greedy answers, once each sampler could make its requests: mistakes are found before."""
         for name in self.samplers:
             self.requests(name, questions)
         requests = self.greedy_requests(questions)
@@ -131,7 +131,7 @@ class SampledSource:
         return table.take(most_frequent(self.reply_grader.grade(questions, table)))
 
     def greedy_requests(self, questions: Sequence[Question]) -> list[Request]:
-        """Return the requests for the baseline answers: at temperature 0, or the draws of a plurality vote."""
+        """Return the source's requests for baseline answers: at temperature 0, or the draws of a plurality vote."""
         sampler = self._first
         requests = greedy_requests(
             questions,
@@ -156,25 +156,25 @@ class SampledSource:
         return [replace(request, **draws) for request in requests]
 
     def requests(self, sampler: str, questions: Sequence[Question]) -> list[Request]:
-        """Return the requests of a sampler for the selected questions."""
+        """Return the requests of one of the source's samplers for the selected questions."""
         return self.samplers[sampler].requests(questions, self.reply_grader, self.seed)
 
     def select(self, questions: Sequence[Question], baseline: pa.Table) -> list[Question]:
-        """Select the questions that every sampler keeps."""
+        """Select the questions that every sampler of the source keeps."""
         chosen = list(questions)
         for sampler in self._selecting:
             chosen = sampler.select(chosen, baseline, self.seed)
         return chosen
 
     def largest_selection(self, questions: Sequence[Question]) -> list[Question]:
-        """Return the largest possible selection: the smallest of those of the samplers."""
+        """Return the source's largest possible selection: the smallest of those of its samplers."""
         chosen = list(questions)
         for sampler in self._selecting:
             chosen = sampler.largest_selection(chosen)
         return chosen
 
     def answers(self, questions: Sequence[Question], baseline: pa.Table) -> dict[str, Answers]:
-        """Sample the answers of one sampler after the other, without those that have no requests."""
+        """Sample the answers of the source's samplers one after the other, without those that have no requests."""
         answers = {}
         for name in self.samplers:
             stage, planned = self.stage(name), sum(request.answers for request in self.requests(name, questions))
@@ -190,7 +190,7 @@ class SampledSource:
         return answers
 
     def answers_to_unanswerable(self) -> Answers:
-        """Return the answers to the :attr:`unanswerable` questions."""
+        """Return the source's answers to the :attr:`unanswerable` questions."""
         assert self.unanswerable is not None
         sampler, questions = self.unanswerable
         return run_steps(
@@ -200,7 +200,7 @@ class SampledSource:
     def missing(
         self, sampler: str, questions: Sequence[Question], baseline: pa.Table | None
     ) -> tuple[list[Request], Answers | None]:
-        """Return the missing requests of a sampler to a cache-only model, and its answers if there are none."""
+        """Return missing requests of a source's sampler to a cache-only model, and its answers if none are missing."""
         return plan_steps(self.model, self._steps(sampler, questions, baseline), self._verdicts(questions))
 
     def _steps(self, sampler: str, questions: Sequence[Question], baseline: pa.Table | None) -> list[Steps]:
@@ -210,7 +210,7 @@ class SampledSource:
         return chosen.steps(questions, baseline, self.reply_grader, self.seed)
 
     def _verdicts(self, questions: Sequence[Question]) -> VerdictsOf:
-        """Return a function that grades answers; None for a missing reply, or a question without an accepted answer."""
+        """Return the source's function that grades answers; None for missing replies, or without accepted answers."""
 
         def verdicts(table: pa.Table) -> list[bool | None]:
             graded = self.reply_grader.grade(questions, table)
@@ -222,11 +222,11 @@ class SampledSource:
         return verdicts
 
     def stage(self, sampler: str) -> str:
-        """Return the name of a sampler's answers in progress bars and logs."""
+        """Return the name of the source's answers of a sampler in progress bars and logs."""
         return "sampled answers" if len(self.samplers) == 1 else f"answers of {sampler}"
 
     def description(self) -> dict[str, Any]:
-        """Return the supported temperatures, if the model does not support all."""
+        """Return the temperatures that the source's model supports, if not all."""
         supported = self.supported_temperatures
         metadata = {"loaded.profile": self.profile_sentence} if self.profile_sentence else {}
         if supported.default_only:
@@ -313,8 +313,8 @@ def answer_source(
 
 
 def _unanswerable(source: SampledSource, metrics: Mapping[str, Metric]) -> UnanswerableQuestions | None:
-    """Return the built-in questions without an answer for the sampler whose answers the reliability reads; None without
-    that metric, and if the prompts or the form of the replies fit questions with choices alone.
+    """Return the source's built-in unanswerable questions for the sampler whose answers the reliability reads; None
+    without that metric, and if the prompts or the form of the replies fit questions with choices alone.
     """
     if RELIABILITY not in metrics:
         return None

@@ -44,7 +44,7 @@ def early_stopping_rules(
 def reasons_for_full_sampling(
     name: str, samplers: Mapping[str, Sampler], metrics: Mapping[str, Metric], uses_judge: bool
 ) -> list[str]:
-    """Return the reasons why a sampler cannot stop early; none if metrics read only breaking temperatures."""
+    """Return the reasons against early stopping of a sampler; none if metrics read only breaking temperatures."""
     late = ["the verdicts of a judge come after the answers"] if uses_judge else []
     return [*_thresholds_and_reasons(metrics, samplers, name)[1], *late, *samplers[name].full_sampling_reasons()]
 
@@ -65,7 +65,7 @@ def refuse_early_stopping(file: RecordedAnswers, metrics: Mapping[str, Metric]) 
 def _thresholds_and_reasons(
     metrics: Mapping[str, Metric], conditions: Mapping[str, Conditions], sampler: str
 ) -> tuple[list[float], list[str]]:
-    """Return the thresholds of metrics that read only breaking temperatures of a sampler, and reasons of the others."""
+    """Return the thresholds of metrics that allow a sampler's early stopping, and the reasons of the others."""
     thresholds, reasons = [], []
     readers = [metric for metric, chosen in choose_samplers(metrics, conditions).items() if chosen == sampler]
     for metric in readers:
@@ -78,12 +78,12 @@ def _thresholds_and_reasons(
 
 
 def remember_share(identity: Mapping[str, Any], requested: int, planned: int) -> None:
-    """Cache the requested share of the planned answers of a model with this ``identity``."""
+    """Cache the share of planned answers that a run with early stopping requested of a model with this ``identity``."""
     store_choice(_MEMORY, _digest(identity), repr(requested / planned))
 
 
 def expected_share(identity: Mapping[str, Any]) -> tuple[float, str]:
-    """Return the expected share for a model, and its reason."""
+    """Return the share of answers that early stopping is expected to need for a model, and the reason."""
     try:
         share = float(cached_choice(_MEMORY, _digest(identity)) or "")
     except ValueError:  # a missing or damaged file of the cache

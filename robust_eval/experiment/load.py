@@ -1,4 +1,4 @@
-"""Questions of a run, with their types and metadata."""
+"""Loading of the questions of a run, with their types and metadata."""
 
 import logging
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 
 class Loaded(NamedTuple):
-    """Questions of a data set with their types, and the metadata of both."""
+    """Loaded questions of a data set with their types, and the metadata of both."""
 
     questions: list[Question]
     original: Questions
@@ -24,12 +24,12 @@ class Loaded(NamedTuple):
     """Accepted answers that the grader cannot compare, with their counts."""
 
     def in_words(self, digest: str) -> str:
-        """Return the number of questions, and those of the records of the data set that were left out."""
+        """Return the number of loaded questions, and that of the data set's records that were left out."""
         left_out = "".join(f", {number:,} {reason}" for reason, number in self.original.unusable.items())
         return f"{len(self.questions)} questions, fingerprint {digest[:12]}{left_out}"
 
     def description(self, digest: str) -> dict[str, Any]:
-        """Return the metadata of the questions, whose fingerprint is ``digest``."""
+        """Return the metadata of the loaded questions, whose fingerprint is ``digest``."""
         return {
             **{f"loaded.dataset.{name}": value for name, value in self.original.description().items()},
             "loaded.dataset.fingerprint": digest,

@@ -15,7 +15,7 @@ from robust_eval.store.stored_model import StoredModel
 
 
 class Models:
-    """The ``measured`` model, the ``writer`` of rewrites and the ``judge`` of replies, which may be the same.
+    """Models of a run: the ``measured`` one, the ``writer`` of rewrites and the ``judge`` of replies, maybe the same.
 
     All use the store. ``start_run`` is called before the first request to one of them.
     """
@@ -45,7 +45,7 @@ class Models:
     def with_judge(
         self, aggregator: Aggregator, seed: int, cached_only: bool = False
     ) -> tuple[ReplyGrader, Aggregator]:
-        """Return the grader of replies and the aggregator with their judge, or with a cache-only judge."""
+        """Return the grader of replies and the aggregator with the judge of these models, or a cache-only judge."""
         grader = self._reply_grader.grader.with_judge(self.judge.cached_only() if cached_only else self.judge, seed)
         return replace(self._reply_grader, grader=grader), aggregator.with_judge(grader)
 
@@ -59,17 +59,17 @@ class Models:
 
     @property
     def prompts_asked(self) -> int:
-        """Number of prompts sent to the models."""
+        """Number of prompts sent to the models of the run."""
         return self._prompts_asked + sum(model.prompts_asked for model in self._by_prefix.values())
 
     @property
     def cache_hits(self) -> int:
-        """Number of prompts with an answer in the store."""
+        """Number of prompts to the models of the run with an answer in the store."""
         return self._cache_hits + sum(model.cache_hits for model in self._by_prefix.values())
 
     @property
     def _by_prefix(self) -> dict[str, StoredModel]:
-        """The measured model and a separate judge, by the prefix of their settings."""
+        """Models of the run, the measured one and a separate judge, by the prefix of their settings."""
         return {"": self.measured} | ({} if self.judge is self.measured else {"grader.": self.judge})
 
     def served(self) -> dict[str, Mapping[str, set[str]]]:
@@ -81,7 +81,7 @@ class Models:
         )
 
     def description(self) -> dict[str, Any]:
-        """Return the description of each model."""
+        """Return the description of each model of the run."""
         described = dict(self._writer)
         for prefix, model in reversed(self._by_prefix.items()):
             described |= _description(model, prefix)

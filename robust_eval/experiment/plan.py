@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Stage:
-    """Requests that are sent together. ``missing`` are those without an answer in the store."""
+    """Stage of a plan: requests that are sent together. ``missing`` are those without an answer in the store."""
 
     name: str
     model: StoredModel
@@ -60,14 +60,14 @@ class Stage:
     """Number of requests for which each missing one stands; None: one each."""
 
     def workload(self) -> Workload:
-        """Return the workload of the missing requests."""
+        """Return the workload of the stage's missing requests."""
         return self.model.config.service_limits().workload(
             self.missing, repeat(1) if self.times is None else self.times
         )
 
 
 def stages_of(config: Config) -> list[Stage]:
-    """Return the requests of a run with this configuration, stage by stage; none is sent."""
+    """Return the plan of a run with this configuration, stage by stage; no request is sent."""
     with config.store.open() as entries:
         models = Models(config.model, config.rewriter, config.reply_grader, config.engine, entries, Stopwatch())
         reply_grader, aggregator = models.with_judge(config.aggregator, config.seed, cached_only=True)
@@ -93,7 +93,7 @@ def check_plan(
     may_end_early: bool,
     watch: Stopwatch,
 ) -> None:
-    """Refuse unanswerable requests before the first is sent; log the plan of a model behind a server.
+    """Check the plan: refuse unanswerable requests before the first is sent; log it for a model behind a server.
 
     Raises UserError for a question that is an exemplar of the prompt, and for requests beyond a server's capabilities.
     """
@@ -178,7 +178,7 @@ def plan(
 def _verdicts_on(
     reply_grader: ReplyGrader, questions: Sequence[Question], requests: Sequence[Request], stored: Answers | None
 ) -> list[Request]:
-    """Return the requests for missing verdicts on the answers of a sampler; one an answer, if answers are missing."""
+    """Return planned requests for missing verdicts on a sampler's answers; one an answer, if answers are missing."""
     if stored is not None:
         return _missing_verdicts(reply_grader, questions, stored.table)
     by_id = {question.id: question for question in questions}
@@ -195,7 +195,7 @@ def _judge_stages_of_recorded(
     questions: Sequence[Question],
     aggregators: Mapping[str, Aggregator],
 ) -> list[Stage]:
-    """Return the requests to a judge of recorded answers as stages; none without a judge."""
+    """Return the plan's requests to a judge of recorded answers as stages; none without a judge."""
     reply_grader = reply_grader.cached_only()
     if reply_grader.grader.judge is None:
         return []
@@ -216,7 +216,7 @@ def _judge_stages_of_recorded(
 def _judge_stages(
     judge: StoredModel | None, verdicts: Sequence[Request], compared: Sequence[tuple[Request, int]]
 ) -> list[Stage]:
-    """Return the stages of a judge: verdicts, and comparisons of answers; none without a judge."""
+    """Return the plan's stages of a judge: verdicts, and comparisons of answers; none without a judge."""
     if judge is None:
         return []
     stages = [Stage("verdicts", judge, len(verdicts), verdicts, is_upper_bound=bool(verdicts))]
@@ -241,7 +241,7 @@ def max_judge_comparisons(
     requests: Sequence[Request],
     answers: pa.Table | None,
 ) -> list[tuple[Request, int]]:
-    """Return the possible requests to a cache-only judge about ``answers`` (Aggregator.max_comparisons).
+    """Return the possible requests to a cache-only judge about ``answers`` for the plan (Aggregator.max_comparisons).
 
     Missing answers (None) to the ``requests`` count as all different.
     """
@@ -251,7 +251,7 @@ def max_judge_comparisons(
 
 
 def _all_different(questions: Sequence[Question], requests: Sequence[Request]) -> pa.Table:
-    """Return labelled answers to free-text questions, each as long as the longest accepted answer."""
+    """Return labelled answers for the plan to free-text questions, each as long as the longest accepted answer."""
     longest = {each.id: max(each.answers, key=len) for each in questions if each.answers and not each.choices}
     numbers: Counter[str] = Counter()
     for request in requests:
@@ -267,7 +267,7 @@ def _all_different(questions: Sequence[Question], requests: Sequence[Request]) -
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence the log, which the run repeats."""
+    """Silence the log while planning; the run repeats it."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
@@ -277,7 +277,7 @@ def _quiet() -> Iterator[None]:
 
 
 def deduplicated(stages: Sequence[Stage], planned: dict[bytes, set[tuple[float, int]]]) -> list[Stage]:
-    """Return the stages without the answers that other runs with the same store have ``planned``.
+    """Return a plan's stages without the answers that other runs with the same store have ``planned``.
 
     ``planned`` maps keys of the store to the temperature and trial of answers; those of these stages are added to it.
     """
@@ -297,19 +297,19 @@ def deduplicated(stages: Sequence[Stage], planned: dict[bytes, set[tuple[float, 
 
 
 def check(stages: Sequence[Stage]) -> None:
-    """Raise UserError, with settings that would work, for requests that a model behind a server does not support."""
+    """Raise UserError, with settings that would work, for planned requests that a served model does not support."""
     for model in {id(stage.model): stage.model for stage in stages}.values():
         of_model = [stage for stage in stages if stage.model is model]
         model.check([request for stage in of_model for request in stage.missing])
 
 
 def total(stages: Iterable[Stage]) -> Workload:
-    """Return the total workload of the stages."""
+    """Return the total workload of the plan's stages."""
     return sum((stage.workload() for stage in stages), start=Workload())
 
 
 def in_words(stages: Sequence[Stage]) -> str:
-    """Format the total of the stages in one line."""
+    """Format the total of the plan's stages in one line."""
     whole = total(stages)
     if not whole.answers:
         return "nothing: all answers are in the store"
@@ -325,7 +325,7 @@ def in_words(stages: Sequence[Stage]) -> str:
 
 
 def early_stopping_sentences(stages: Sequence[Stage]) -> list[str]:
-    """Return a sentence for each stage with early stopping, and for each stage of a served model that could have it."""
+    """Return a sentence for each planned stage with early stopping, and each of a served model that could have it."""
     sentences = []
     for stage in stages:
         answers = stage.workload().answers
@@ -351,8 +351,8 @@ RESTRICTED = "sampler.structured=true: the server restricts replies to letters, 
 
 
 def server_warnings(stages: Sequence[Stage]) -> list[str]:
-    """Return a sentence if a server gets reasoning budgets, which it may ignore without an error, and one if it
-    restricts replies.
+    """Return the plan's warnings: a sentence if a server gets reasoning budgets, which it may ignore without an error,
+    and one if it restricts replies.
     """
     served = [request for stage in stages if stage.model.config.remote for request in stage.missing]
     budgets = {request.reasoning.most for request in served if request.reasoning is not None} - {None}
@@ -365,9 +365,9 @@ MAX_RUNS = 100
 
 
 def expected_interval(config: Config) -> str:
-    """Return sentences on the interval of the mean accuracy with more questions, trials and rewrites, by the latest
-    finished run with the model, the questions (or some of them, or more) and the temperature of this configuration;
-    empty without one.
+    """Return the plan's sentences on the interval of the mean accuracy with more questions, trials and rewrites, by the
+    latest finished run with the model, the questions (or some of them, or more) and the temperature of this
+    configuration; empty without one.
     """
     try:
         name = choose_samplers({"variance": VarianceDecomposition()}, config.sampler)["variance"]
@@ -394,14 +394,14 @@ def expected_interval(config: Config) -> str:
 
 
 def _latest_runs(mlruns: Path) -> list[Path]:
-    """Return the folders of the latest finished runs and jobs of sweeps, the latest first."""
+    """Return the folders of the latest finished runs and jobs of sweeps for the plan, the latest first."""
     files = [*(mlruns / "runs").glob(f"*/*/{SUMMARY}"), *(mlruns / "sweeps").glob(f"*/*/*/{SUMMARY}")]
     latest = sorted(files, key=lambda file: file.relative_to(mlruns).parts[1:], reverse=True)
     return [file.parent for file in latest[:MAX_RUNS]]
 
 
 def _variance_of(run: FinishedRun, folder: Path, sampler: str, temperature: float) -> AnswerVariance:
-    """Return the variance of a sampler's answers in the folder of a run; ValueError if it has no component."""
+    """Return the variance for the plan of a sampler's answers in a run's folder; ValueError if it has no component."""
     columns = ["question_id", "rewrite", "temperature", "correct", "outcome", SAMPLER]
     graded = read_parquet(folder / GRADED, columns)
     answers = at_temperature(graded.filter(pc.equal(graded[SAMPLER], sampler)), temperature)

@@ -1,4 +1,4 @@
-"""Load questions → sample answers → grade them → score the graded table → record the run."""
+"""Run of an experiment: load questions → sample answers → grade them → score the graded table → record."""
 
 import logging
 import os
@@ -45,8 +45,8 @@ log = logging.getLogger(__name__)
 
 
 class FinishedExperiment(NamedTuple):
-    """Result of an experiment, the size of its store in words, and for a repeated run a sentence on the differences
-    between its answers and the earlier ones.
+    """Result of an experiment's run, the size of its store in words, and for a repeated run a sentence on the
+    differences between its answers and the earlier ones.
     """
 
     result: Result
@@ -114,7 +114,7 @@ def _measure(
     watch: Stopwatch,
     make_schedule: Callable[[Sequence[Question]], QuestionScheduler] | None,
 ) -> Result:
-    """Load, sample, grade and score. The run starts with the first request, or the first cached greedy answers."""
+    """Run: load, sample, grade and score. The record starts with the first request or cached greedy answer."""
     with watch.stage("questions"):
         loaded = load(config.dataset, config.grader, config.question_types)
         labels = labels_of(config.labels, folder)

@@ -1,4 +1,4 @@
-"""Record of a run: all writes into its folder and its tracker, in their order, and the comparison of a repeated run."""
+"""Run record: all writes of a run into its folder and its tracker, in their order, and comparison of a repeated run."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -79,7 +79,7 @@ class DeferredRun:
         return self._record
 
     def then(self, write: Callable[[Run], object]) -> None:
-        """Call ``write`` with the record as soon as the run has started."""
+        """Call ``write`` with the record as soon as the deferred run has started."""
         if self._record is None:
             self._waiting.append(write)
         else:
@@ -88,7 +88,7 @@ class DeferredRun:
 
 @contextmanager
 def locked(folder: Path, composed: DictConfig) -> Iterator[None]:
-    """Lock the folder of a run.
+    """Lock the folder of a run while it is recorded.
 
     A folder with nothing but the log is removed afterwards, with the folder of its day if that is empty. Raises
     UserError for a folder in use, or with a run of another configuration.
@@ -129,7 +129,7 @@ def run_name(settings: Mapping[str, object], swept: str | None) -> str:
 
 
 def record_start(settings: dict[str, Any], composed: DictConfig, folder: Path, record: Run) -> None:
-    """Write the configuration and the environment into the folder and the tracker."""
+    """Record the start of a run: write configuration and environment into the folder and the tracker."""
     versions = environment()
     for name in (ERROR, SUMMARY, QUESTIONS):  # of an earlier attempt at the same run
         (folder / name).unlink(missing_ok=True)
@@ -152,14 +152,14 @@ def run_labels(settings: Mapping[str, object]) -> dict[str, object]:
 
 
 def write_rewrites(rewritten: Rewritten, folder: Path) -> None:
-    """Write the replies to requests for rewrites, and the fate of each rewrite, if any."""
+    """Record the replies to requests for rewrites, and the fate of each rewrite, if any."""
     if rewritten.replies.num_rows:
         write_parquet(rewritten.replies, folder / "rewriting.parquet")
         write_parquet(rewritten.model_rewrites, folder / REWRITES)
 
 
 def write_answers(greedy: pa.Table, answers: Mapping[str, Answers], metadata: SamplingMetadata, folder: Path) -> None:
-    """Write the answers of all samplers with their sampling metadata, and the accuracy curves, if any."""
+    """Record the answers of all samplers with their sampling metadata, and the accuracy curves, if any."""
     table = concat_by_sampler({GREEDY: greedy, **{name: each.table for name, each in answers.items()}})
     write_parquet(with_sampling_metadata(table, metadata), folder / ANSWERS)
     if curves := exact_curves_of(answers):
@@ -167,25 +167,25 @@ def write_answers(greedy: pa.Table, answers: Mapping[str, Answers], metadata: Sa
 
 
 def write_graded(graded: Mapping[str, pa.Table], folder: Path) -> None:
-    """Write the graded answers of all samplers."""
+    """Record the graded answers of all samplers."""
     write_parquet(concat_by_sampler(graded), folder / GRADED)
 
 
 def write_verdicts(grader: Grader, folder: Path) -> None:
-    """Write the verdicts of a judge, if there is one."""
+    """Record the verdicts of a judge, if there is one."""
     if grader.uses_judge:
         write_parquet(grader.verdict_table(), folder / VERDICTS)
 
 
 def exact_curves_of(answers: Mapping[str, Answers]) -> dict[str, pa.Table]:
-    """Return the accuracy curves of the samplers that have some."""
+    """Return the accuracy curves to record, of the samplers that have some."""
     return {name: each.exact_curves for name, each in answers.items() if each.exact_curves.num_rows}
 
 
 def write_question_status(
     questions: Sequence[Question], scores: Mapping[str, Score], folder: Path, record: Run
 ) -> None:
-    """Write the verdicts on the greedy answers to questions of which none is kept, for a gate
+    """Record the verdicts on greedy answers to questions of which none is kept, for a gate
     (:mod:`robust_eval.gate.measured_run`); the unfinished run has no summary.
     """
     write_parquet(by_question(questions, [], scores), folder / QUESTIONS)
@@ -193,7 +193,7 @@ def write_question_status(
 
 
 def record_result(result: Result, folder: Path, record: Run) -> None:
-    """Write tables, figures, summary and report into the folder, and all of them into the tracker."""
+    """Record the result: write tables, figures, summary and report into the folder, and all into the tracker."""
     with result.watch.stage("report"):
         for score in result.scores.values():
             for name, table in score.tables.items():
@@ -223,7 +223,7 @@ _MISSING = (None, None, None)
 
 
 def answer_differences(before: Path, after: Path) -> str:
-    """Return the difference of the answers in two files as one sentence. Raises UserError if one holds no answers."""
+    """Return how a repeated run's answers in two files differ, as one sentence. Raises UserError if one holds none."""
     tables = [read_answers(file) for file in (before, after)]
     has_samplers = all(table[SAMPLER].null_count == 0 for table in tables)  # a run with one need not name it
     key = (*_KEY, SAMPLER) if has_samplers else _KEY

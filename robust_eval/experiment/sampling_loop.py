@@ -38,7 +38,7 @@ _Part = TypeVar("_Part", Answers, pa.Table)
 
 
 class RunState(NamedTuple):
-    """Questions and answers of a block, or of all blocks so far.
+    """State of the sampling loop: questions and answers of a block, or of all blocks so far.
 
     ``rewritten`` are the questions with their rewrites, ``questions`` those that the source of answers can use,
     ``kept`` those selected by their ``baseline_answers`` (with verdicts ``graded_baseline``). ``answers_by_sampler``
@@ -55,12 +55,12 @@ class RunState(NamedTuple):
 
     @property
     def all_graded(self) -> dict[str, pa.Table]:
-        """All graded answers by sampler, those of the baseline under :data:`~robust_eval.answer.GREEDY`."""
+        """All graded answers of the loop by sampler, those of the baseline under :data:`~robust_eval.answer.GREEDY`."""
         return {GREEDY: self.graded_baseline, **self.graded_by_sampler}
 
 
 def joined(blocks: Sequence[RunState], order: Sequence[Question]) -> RunState:
-    """Return all blocks as one, with questions and answers in ``order``."""
+    """Return all blocks of the sampling loop as one, with questions and answers in ``order``."""
     if len(blocks) == 1:
         return blocks[0]
     place = {question.id: number for number, question in enumerate(order)}
@@ -92,7 +92,7 @@ def joined(blocks: Sequence[RunState], order: Sequence[Question]) -> RunState:
 
 
 def _by_sampler(blocks: Iterable[Mapping[str, _Part]]) -> dict[str, list[_Part]]:
-    """Return the tables of each sampler; a block without a kept question has none."""
+    """Return the loop's tables of each sampler; a block without a kept question has none."""
     by_sampler: dict[str, list[_Part]] = {}
     for block in blocks:
         for name, each in block.items():
@@ -102,7 +102,7 @@ def _by_sampler(blocks: Iterable[Mapping[str, _Part]]) -> dict[str, list[_Part]]
 
 @dataclass
 class SamplingLoop:
-    """Loop over blocks of ``questions``: :meth:`run` takes each block from rewriting by a model to scores.
+    """Sampling loop over blocks of ``questions``: :meth:`run` takes each from rewriting by a model to scores.
 
     ``aggregators`` has the aggregator of the samplers whose labels a metric reads; for others, equal texts suffice. All
     answers so far are in the ``folder`` before the next step.
@@ -157,11 +157,11 @@ class SamplingLoop:
         return state, schedule.reported(scores)
 
     def _is_full(self, kept: Sequence[Question]) -> bool:
-        """Return True if the samplers take no question besides the kept ones."""
+        """Return True if the loop's samplers take no question besides the kept ones."""
         return bool(kept) and len(self.source.largest_selection([*kept, kept[-1]])) == len(kept)
 
     def _rewrite(self, questions: Sequence[Question]) -> Rewritten:
-        """Return questions with the rewrites of a model; unchanged without a model that rewrites."""
+        """Return a block's questions with the rewrites of a model; unchanged without a model that rewrites."""
         if not self.rewriter.asks:
             return Rewritten(list(questions))
         with self.watch.stage("rewriting"):
@@ -192,7 +192,7 @@ class SamplingLoop:
         return block
 
     def _graded(self, block: RunState) -> dict[str, pa.Table]:
-        """Return the answers of each sampler with verdicts, and one label for those that mean the same."""
+        """Return the block's answers of each sampler with verdicts, and one label for those that mean the same."""
         return {
             sampler: self.aggregators.get(sampler, EqualText()).aggregate(
                 block.kept, self.reply_grader.grade(block.kept, answers.table)
@@ -204,7 +204,7 @@ class SamplingLoop:
         return joined([*self._blocks, *unfinished], self.questions)
 
     def _write(self, block: RunState) -> None:
-        """Start the run, if it has not started, and write the answers so far."""
+        """Start the run, if it has not started, and write the loop's answers so far."""
         self.deferred_run.start()
         state = self._state(block)
         write_answers(state.baseline_answers, state.answers_by_sampler, self._metadata, self.folder)

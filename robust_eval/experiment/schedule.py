@@ -28,8 +28,8 @@ _NORMAL = NormalDist().inv_cdf(0.975)
 
 
 class MetricProgress(NamedTuple):
-    """State of a metric: its estimate, the half-width of its interval, and its number of independent questions or
-    groups.
+    """Progress of a metric in a schedule: its estimate, the half-width of its interval, and its number of independent
+    questions or groups.
 
     The half-width is that of the stopping rule (:func:`careful_half_width`), NaN without an interval.
     """
@@ -40,15 +40,15 @@ class MetricProgress(NamedTuple):
 
 
 class QuestionScheduler(Protocol):
-    """Schedule of the questions of a run; ``left`` are those of later blocks."""
+    """Scheduler of the questions of a run; ``left`` are those of later blocks."""
 
     left: list[Question]
 
     def next(self, scores: Mapping[str, Score]) -> list[Question]:
-        """Return the next questions, given the scores so far; none if these suffice, or no question is left."""
+        """Return the scheduled next questions, given the scores so far; none if these suffice, or none is left."""
 
     def in_words(self, scores: Mapping[str, Score]) -> str:
-        """Return a progress message; empty if all questions are taken at once."""
+        """Return the schedule's progress message; empty if all questions are taken at once."""
 
     def reported(self, scores: dict[str, Score]) -> dict[str, Score]:
         """Return the scores of a finished schedule for the report, by default unchanged."""
@@ -56,7 +56,7 @@ class QuestionScheduler(Protocol):
 
 
 class SequentialScheduler(QuestionScheduler):
-    """Schedule of all questions at once, or of blocks until the intervals of metrics are narrow enough.
+    """Sequential schedule: all questions at once, or blocks until the intervals of metrics are narrow enough.
 
     ``targets`` maps metrics to the target half-widths of their 95 % intervals; if it is empty, all questions are one
     block. Otherwise they come in a seeded order, which does not depend on other questions of the data set; groups stay
@@ -71,7 +71,7 @@ class SequentialScheduler(QuestionScheduler):
         self._unit = {question.id: resampling_unit(question) for question in questions}
 
     def next(self, scores: Mapping[str, Score]) -> list[Question]:
-        """Return the next questions, given the scores so far; none if these suffice, or no question is left.
+        """Return the next block of questions, given the scores so far; none if intervals suffice, or none is left.
 
         Raises UserError for a metric that is not a measured mean over questions.
         """
@@ -86,7 +86,7 @@ class SequentialScheduler(QuestionScheduler):
         return block
 
     def in_words(self, scores: Mapping[str, Score]) -> str:
-        """Return the progress of the metrics, and the number of questions so far; empty without a target."""
+        """Return the schedule's progress in metrics, and the number of questions so far; empty without a target."""
         if not self.targets:
             return ""
         metrics = [
@@ -98,8 +98,8 @@ class SequentialScheduler(QuestionScheduler):
         return f"target_half_width: {of}: {', '.join(metrics) or 'nothing to measure yet'}"
 
     def reported(self, scores: dict[str, Score]) -> dict[str, Score]:
-        """Return the scores; if the targets ended the run, the intervals of these metrics are stretched to the
-        half-width of the stopping rule.
+        """Return the scores; if the schedule's targets ended the run, the intervals of these metrics are stretched to
+        the half-width of the stopping rule.
         """
         if not self.left or self._missing(scores):
             return scores
@@ -107,13 +107,13 @@ class SequentialScheduler(QuestionScheduler):
         return {key: _with_stretched(score, progress) for key, score in scores.items()}
 
     def _missing(self, scores: Mapping[str, Score]) -> int:
-        """Return the number of questions to take next; 0 if every interval is narrow enough."""
+        """Return the number of questions to schedule next; 0 if every interval is narrow enough."""
         times = [_times(progress, self.targets[name]) for name, progress in self._progress(scores).items()]
         more = max(times, default=2.0) - 1
         return max(BLOCK, math.ceil(self.taken * more / 2)) if more > ROUNDING else 0
 
     def _progress(self, scores: Mapping[str, Score]) -> dict[str, MetricProgress]:
-        """Return the progress of each metric; empty before a question is kept."""
+        """Return the scheduled progress of each metric; empty before a question is kept."""
         return {name: self._progress_of(name, scores) for name in self.targets} if scores.keys() - {GREEDY} else {}
 
     def _progress_of(self, name: str, scores: Mapping[str, Score]) -> MetricProgress:
@@ -136,8 +136,8 @@ class SequentialScheduler(QuestionScheduler):
 
 
 def careful_half_width(estimate: Estimate, residuals: Sequence[float], number: int) -> float:
-    """Return the half-width of the interval of a mean of ``number`` values, at least that of the normal interval with a
-    variance two standard errors above its estimate.
+    """Return the schedule's half-width of the interval of a mean of ``number`` values, at least that of the normal
+    interval with a variance two standard errors above its estimate.
 
     Repeated checks would stop at the first interval that is narrow by chance, for example with few wrong answers of a
     model that is usually right. ``residuals`` are those of independent questions, or sums over groups.
@@ -148,7 +148,7 @@ def careful_half_width(estimate: Estimate, residuals: Sequence[float], number: i
 
 
 def stretched(estimate: Estimate, half_width: float, limits: Limits) -> Estimate:
-    """Return an estimate with an interval of this half-width, within its ``limits``.
+    """Return a schedule's final estimate with an interval of this half-width, within its ``limits``.
 
     >>> stretched(Estimate(0.5, 0.25, 0.625), 0.25, (0.0, 1.0))
     Estimate(value=0.5, low=0.16666666666666669, high=0.6666666666666666)
@@ -167,13 +167,13 @@ def _with_stretched(score: Score, progress: Mapping[str, MetricProgress]) -> Sco
 
 
 def _times(progress: MetricProgress, target: float) -> float:
-    """Return the factor by which a metric needs more questions; 2 without an interval."""
+    """Return the factor by which a metric needs more scheduled questions; 2 without an interval."""
     enough = MIN_UNITS / progress.n if progress.n else 2.0
     return max(enough, 2.0 if math.isnan(progress.half_width) else (progress.half_width / target) ** 2)
 
 
 def split_at_group_boundary(questions: Sequence[Question], size: int) -> tuple[list[Question], list[Question]]:
-    """Return the first ``size`` questions, or more to keep a group together, and the rest."""
+    """Return the first ``size`` questions to schedule, or more to keep a group together, and the rest."""
     block, rest = list(questions[:size]), list(questions[size:])
     while block and rest and resampling_unit(rest[0]) == resampling_unit(block[-1]):
         block.append(rest.pop(0))
@@ -181,7 +181,7 @@ def split_at_group_boundary(questions: Sequence[Question], size: int) -> tuple[l
 
 
 def seeded_order(questions: Sequence[Question], seed: int) -> list[Question]:
-    """Return the questions in a seeded order; those of a group stay together in their order."""
+    """Return the questions of a schedule in a seeded order; those of a group stay together in their order."""
     return sorted(questions, key=lambda question: seeded_rank(seed, *resampling_unit(question)))
 
 
@@ -191,7 +191,7 @@ def resampling_unit(question: Question) -> tuple[str, str]:
 
 
 class GateScheduler(QuestionScheduler):
-    """Schedule of the questions of the ``baseline`` for a candidate.
+    """Schedule of the ``baseline`` run's questions for a candidate of the gate.
 
     With ``early``, they come in blocks in a seeded order, and end as soon as the intervals that hold at any time decide
     PASS or FAIL. ``order`` has the id and the text of the scheduled questions.
@@ -214,7 +214,7 @@ class GateScheduler(QuestionScheduler):
         self.order: list[tuple[str, str]] = []
 
     def next(self, scores: Mapping[str, Score]) -> list[Question]:
-        """Return the next questions; none if the gate is decided, or no question is left."""
+        """Return the scheduled next questions; none if the gate is decided, or no question is left."""
         if self.order and self._early and joint_outcome(self._verdicts(scores)) != "INCONCLUSIVE":
             return []
         most = len(self.left) if not self._early else max(BLOCK, len(self.order) // 5) if self.order else MIN_UNITS
@@ -223,7 +223,7 @@ class GateScheduler(QuestionScheduler):
         return block
 
     def in_words(self, scores: Mapping[str, Score]) -> str:
-        """Return the progress of the differences; empty if all questions are one block."""
+        """Return the gate's progress in the schedule, the differences; empty if all questions are one block."""
         if not self._early:
             return ""
         verdicts = [
@@ -235,7 +235,7 @@ class GateScheduler(QuestionScheduler):
         return f"gate: {len(self.order):,} of {len(self.order) + len(self.left):,} questions: {', '.join(verdicts)}"
 
     def _verdicts(self, scores: Mapping[str, Score]) -> list[MetricVerdict]:
-        """Return the verdicts on the metrics so far."""
+        """Return the gate's verdicts on the metrics so far, for the schedule."""
         place = {question_id: row for row, (question_id, _) in enumerate(self.order)}
         groups = np.array([" ".join(self._unit[question_id]) for question_id, _ in self.order])
         rows = {key: row for row, key in enumerate(self._baseline.run.keys())}

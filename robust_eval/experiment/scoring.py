@@ -1,4 +1,4 @@
-"""Scores of a run, and their correction by human labels, also in a finished run."""
+"""Scoring of a run, and correction of scores by human labels, also in a finished run."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -46,7 +46,7 @@ UNANSWERABLE = "unanswerable"
 
 
 def labels_of(file: str | None, folder: Path) -> pa.Table | None:
-    """Return the labels in a file, by default that in the run's folder; None without any. UserError if it is broken."""
+    """Return the labels in a file for scoring, by default that in the run's folder, or None; UserError if broken."""
     run_labels = folder / LABELS_FILE
     if file is None and not run_labels.is_file():
         return None
@@ -55,7 +55,7 @@ def labels_of(file: str | None, folder: Path) -> pa.Table | None:
 
 @dataclass(frozen=True)
 class Scoring:
-    """Metrics of a run, and the sampler of the answers that each of them scores.
+    """Scoring of a run: its metrics, and the sampler of the answers that each of them scores.
 
     ``conditions`` and ``early_stopping`` map samplers to the conditions of their answers and to their early-stopping
     rules. Human ``labels`` correct some of the metrics. ``profile_sentence`` is set for a profile that leaves something
@@ -116,7 +116,7 @@ class Scoring:
         return scores
 
     def unanswerable(self, questions: Sequence[Question], graded: pa.Table) -> Score:
-        """Return the share of answers among the graded replies to the questions without an answer of a profile."""
+        """Return the share of answers among the graded replies to the unanswerable questions of a profile."""
         measured = TrialReliability().score(questions, Measured(graded.slice(0, 0), graded), self.seed)
         share = measured.values[ANSWERED_UNANSWERABLE.name]
         replies = graded.select(["question_id", "temperature", "trial", "text", "outcome"])
@@ -134,7 +134,7 @@ class Scoring:
         graded: Mapping[str, pa.Table],
         uncorrected: Mapping[str, Estimate],
     ) -> Score | None:
-        """Return the metrics that the labels correct, as one score; None if they correct none, or there are none.
+        """Return as one score the metrics that the labels correct; None if they correct none, or there are none.
 
         It has its presentation already, because that also shows the ``uncorrected`` metrics.
 
@@ -162,7 +162,7 @@ class Scoring:
 
 
 class LabelledRun(NamedTuple):
-    """Finished run for labels: the ``graded`` answers of all samplers, and the questions by id."""
+    """Finished run to score with labels: the ``graded`` answers of all samplers, and the questions by id."""
 
     folder: Path
     run: FinishedRun
@@ -185,13 +185,13 @@ class LabelledRun(NamedTuple):
         return cls(folder, run, graded, {question.id: question for question in read_questions(run)})
 
     def by_sampler(self) -> dict[str, pa.Table]:
-        """Return the graded answers of each sampler, after those at temperature 0, if any."""
+        """Return the labelled run's graded answers of each sampler, after those at temperature 0, if any."""
         column = self.graded[SAMPLER]
         names = [name for name in column.unique().to_pylist() if name != GREEDY]
         return {name: self.graded.filter(pc.equal(column, name)) for name in (GREEDY, *names)}
 
     def corrected(self, labels: pa.Table) -> Score | None:
-        """Return the metrics that labels correct; see :meth:`Scoring.corrected`."""
+        """Return the labelled run's metrics that labels correct; see :meth:`Scoring.corrected`."""
         metrics, graded = self._metrics(), self.by_sampler()
         conditions = {name: RecordedConditions(name, table) for name, table in graded.items() if name != GREEDY}
         metadata = read_sampling_metadata(self.folder / ANSWERS)
@@ -209,7 +209,7 @@ class LabelledRun(NamedTuple):
         return scoring.corrected(asked, kept, graded, self.run.metrics)
 
     def _metrics(self) -> dict[str, Metric]:
-        """Return the metrics of the run with its settings, except metrics that are not registered here."""
+        """Return the labelled run's metrics with its settings, except those that are not registered here."""
         register()
         metrics: dict[str, Metric] = {}
         for name, settings in (read_configuration(self.folder / CONFIG).get("metric") or {}).items():
