@@ -1,1 +1,1 @@
-"""Aggregation of the answers to a question: clusters of equivalent answers, and the majority vote."""
+"""Aggregators of the answers to a question: clusters of equivalent answers, and the majority vote."""

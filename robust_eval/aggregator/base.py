@@ -21,22 +21,22 @@ ENSEMBLE = "ensemble"
 
 
 class Aggregator(Protocol):
-    """Clustering of equivalent answers; a dataclass whose fields are its configuration."""
+    """Base of aggregators, which cluster equivalent answers; a dataclass whose fields are its configuration."""
 
     @property
     def uses_judge(self) -> bool:
-        """True if it asks the judge."""
+        """True if the aggregator asks the judge."""
         return False
 
     def aggregate(self, questions: Sequence[Question], graded: pa.Table) -> pa.Table:
-        """Return the table with one label for equivalent answers, and with the column :data:`ENSEMBLE`."""
+        """Aggregate: return the table with one label for equivalent answers, and with the column :data:`ENSEMBLE`."""
 
     def with_judge(self, grader: Grader) -> "Aggregator":
         """Return the aggregator with the judge of this ``grader``."""
         return self
 
     def max_comparisons(self, questions: Sequence[Question], graded: pa.Table) -> list[tuple[Request, int]]:
-        """Return the first request to the judge for each question, with the maximum number; by default none."""
+        """Return the aggregator's first request to the judge for each question, with their maximum; by default none."""
         return []
 
     def description(self) -> dict[str, Any]:
@@ -44,7 +44,7 @@ class Aggregator(Protocol):
 
 
 class Answer(NamedTuple):
-    """Answer of one rater to a question."""
+    """Answer of one rater to a question, for an aggregator's vote."""
 
     rewrite: int
     trial: int
@@ -58,7 +58,7 @@ Rank = Callable[[Sequence[tuple[Question, str]]], Sequence[float]]
 
 
 def with_votes(questions: Sequence[Question], graded: pa.Table, rank: Rank) -> pa.Table:
-    """Mark the ensemble answer of each question at each temperature (docs/methods.md, §2).
+    """Mark the ensemble answer of each question at each temperature by vote (docs/methods.md, §2).
 
     The ensemble answer is the best-ranked answer of the plurality label. A tie goes to the label of the original
     question's answer (its first trial with a label), if that is among the tied ones, else to the label with the
@@ -82,7 +82,7 @@ def with_votes(questions: Sequence[Question], graded: pa.Table, rank: Rank) -> p
 
 
 def _first_answers(graded: pa.Table) -> Iterator[tuple[str, list[tuple[Answer, int]]]]:
-    """Yield each question, once a temperature, with the first answer of each label and text, and their number."""
+    """Yield each question, once a temperature, with the first answer of each label and text, and their votes."""
     keys = ["question_id", "temperature", "label", "text"]
     has_vote = pc.and_(graded["label"].is_valid(), pa.array(~has_outcome(graded, (*NO_REPLY, *NO_ANSWER))))
     table = graded.select([*keys, "rewrite", "trial"])
@@ -106,7 +106,7 @@ def _first_answers(graded: pa.Table) -> Iterator[tuple[str, list[tuple[Answer, i
 
 
 def _candidates(answers: Sequence[tuple[Answer, int]]) -> list[Answer]:
-    """Return the answers with the winning label, or with any tied label if none of them is the original question's."""
+    """Return the answers with the label that wins the vote, or with any tied one if none is the original question's."""
     votes = Counter[str]()
     for answer, number in answers:
         votes[answer.label] += number
@@ -120,12 +120,12 @@ def _candidates(answers: Sequence[tuple[Answer, int]]) -> list[Answer]:
 
 @dataclass
 class EqualText(Aggregator):
-    """aggregator=text: the grader's labels are unchanged, and no model is needed."""
+    """Aggregator by equal text (aggregator=text): the grader's labels are unchanged, and no model is needed."""
 
     def aggregate(self, questions: Sequence[Question], graded: pa.Table) -> pa.Table:
-        """See :class:`Aggregator`; the first answer with the winning label is elected."""
+        """Aggregate by equal text: the first answer with the winning label is elected. See :class:`Aggregator`."""
         return with_votes(questions, graded, lambda pairs: [0.0] * len(pairs))
 
     def description(self) -> dict[str, Any]:
-        """Return nothing: no model is used."""
+        """Return nothing: the aggregator by equal text uses no model."""
         return {}

@@ -53,7 +53,7 @@ class Entailment(Aggregator):
         return other
 
     def aggregate(self, questions: Sequence[Question], graded: pa.Table) -> pa.Table:
-        """See :class:`robust_eval.aggregator.base.Aggregator`.
+        """Aggregate by entailment; see :class:`robust_eval.aggregator.base.Aggregator`.
 
         Distinct labels of the grader are compared, the most frequent first, each by the question and the first line of
         an answer with the label. Letters are unchanged. The first answer with the winning label is elected.
@@ -64,7 +64,7 @@ class Entailment(Aggregator):
         return with_votes(questions, relabelled, lambda pairs: [0.0] * len(pairs))
 
     def max_comparisons(self, questions: Sequence[Question], graded: pa.Table) -> list[tuple[Request, int]]:
-        """See :class:`robust_eval.aggregator.base.Aggregator`: the maximum is for answers none of which are equivalent.
+        """Return the requests for entailment, the maximum as if no answers were equivalent; see Aggregator.
 
         Questions whose comparisons are all in the store are omitted.
         """
@@ -98,19 +98,19 @@ class Entailment(Aggregator):
         return [bool(same) for same in verdicts]
 
     def description(self) -> dict[str, Any]:
-        """Return the numbers of compared pairs, and of those without a verdict, which count as different."""
+        """Return the numbers of pairs compared for entailment, and of those without a verdict: different ones."""
         return {"pairs": self._pairs, "unsure": self._unsure}
 
 
 class DistinctLabels(NamedTuple):
-    """Distinct labels of the answers to a question, the most frequent first, with an answer for each."""
+    """Distinct labels of the answers to test for entailment, the most frequent first, with an answer for each."""
 
     question: Question
     texts: Mapping[str, str]
 
 
 def clustered(forms: Sequence[DistinctLabels], same: Same) -> dict[tuple[str, str], str]:
-    """Return the name of each label's cluster, by question: its first, and so its most frequent, label.
+    """Return the name of each label's cluster by entailment, by question: its first, and so its most frequent, label.
 
     In each round, one call compares the next label of every question with the heads of its clusters.
     """
@@ -129,7 +129,7 @@ def clustered(forms: Sequence[DistinctLabels], same: Same) -> dict[tuple[str, st
 
 
 def _forms(questions: Sequence[Question], graded: pa.Table) -> Iterator[DistinctLabels]:
-    """Yield the questions without choices whose answers have two labels or more."""
+    """Yield the questions without choices whose answers have two labels or more to test for entailment."""
     free = {question.id: question for question in questions if not question.choices}
     counts: dict[str, Counter[str]] = {}
     texts: dict[tuple[str, str], str] = {}

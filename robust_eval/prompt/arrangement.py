@@ -1,4 +1,4 @@
-"""Order and form of the choices of a question (docs/multiqa.md)."""
+"""Arrangement of the choices of a question: their order and form (docs/multiqa.md)."""
 
 import math
 import re
@@ -15,18 +15,18 @@ GIVEN = "given"
 
 
 class Form(NamedTuple):
-    """Mark before a choice, with its sign, and separator of choices."""
+    """Form of arranged choices: the mark before a choice, with its sign, and the separator."""
 
     mark: str
     between: str
     numbered: bool = False
 
     def signs(self) -> Sequence[str]:
-        """Return the signs of the first choice, the second, …"""
+        """Return the signs of the first choice in this form, the second, …"""
         return [str(place) for place in range(1, len(LETTERS) + 1)] if self.numbered else LETTERS
 
     def shown(self, choices: Sequence[str]) -> str:
-        """Return the choices as in a prompt.
+        """Return the choices as this form shows them in a prompt.
 
         >>> Form("({})", ", ").shown(["tin", "lead"])
         '(A) tin, (B) lead'
@@ -50,14 +50,14 @@ _TAG = re.compile(rf"choices ([{LETTERS}]+)(?: as (\w+))?")
 
 @dataclass(frozen=True)
 class Arrangement:
-    """Choices in another order or form; ``order`` has the choice at each position."""
+    """Arrangement of choices in another order or form; ``order`` has the choice at each position."""
 
     order: tuple[int, ...]
     form: str = GIVEN
 
     @property
     def tag(self) -> str:
-        """Tag in the answer table.
+        """Tag of the arrangement in the answer table.
 
         >>> Arrangement((2, 0, 1)).tag, Arrangement((0, 1, 2), "numbers").tag
         ('choices CAB', 'choices ABC as numbers')
@@ -66,13 +66,13 @@ class Arrangement:
         return f"choices {letters}" + ("" if self.form == GIVEN else f" as {self.form}")
 
     def of(self, question: Question) -> Question:
-        """Return the question with its choices in this order."""
+        """Return the question with its choices in this arrangement's order."""
         choices = tuple(question.choices[choice] for choice in self.order)
         correct = None if question.correct is None else self.order.index(question.correct)
         return replace(question, choices=choices, correct=correct)
 
     def named(self, letter: str) -> str:
-        """Return the letter of a choice in its question from that in this order.
+        """Return the letter of a choice in its question from that in this arrangement.
 
         >>> Arrangement((2, 0, 1)).named("A")
         'C'
@@ -105,7 +105,7 @@ def read_arrangement(tag: str | None) -> Arrangement | None:
 
 
 def rotations(choices: int) -> list[Arrangement]:
-    """Return the rotations of a number of choices but the identity: each choice has each position once.
+    """Return arrangements by rotation of a number of choices, not the identity: each choice has each position once.
 
     >>> [arrangement.order for arrangement in rotations(3)]
     [(1, 2, 0), (2, 0, 1)]
@@ -114,7 +114,7 @@ def rotations(choices: int) -> list[Arrangement]:
 
 
 def permutations(question: Question, number: int, seed: int) -> list[Arrangement]:
-    """Return at most ``number`` random orders of the choices of a question, all different and none the identity. The
+    """Return at most ``number`` random orders to arrange a question's choices, all different and none the identity. The
     first ones are the same for any number.
     """
     identity = tuple(range(len(question.choices)))

@@ -24,7 +24,7 @@ class Pushback(NamedTuple):
 
     @property
     def tag(self) -> str:
-        """Tag in the answer table.
+        """Tag of the pushback in the answer table.
 
         >>> Pushback(2, "doubt", "Are you sure?").tag
         'turn 2, doubt: Are you sure?'
@@ -33,7 +33,7 @@ class Pushback(NamedTuple):
 
 
 def read_pushback(tag: str | None) -> Pushback | None:
-    """Return the challenge of a tag of the answer table; None for any other tag.
+    """Return the pushback of a tag of the answer table; None for any other tag.
 
     >>> read_pushback("turn 2, doubt: Are you sure?"), read_pushback("choices CAB")
     (Pushback(turn=2, kind='doubt', words='Are you sure?'), None)
@@ -43,7 +43,7 @@ def read_pushback(tag: str | None) -> Pushback | None:
 
 
 def form_of_all(tag: str) -> str:
-    """Return the common part of the tags of all answers at one turn.
+    """Return the common part of the pushback tags of all answers at one turn.
 
     >>> form_of_all("turn 2, doubt: Are you sure?"), form_of_all("choices CAB")
     ('turn 2', 'choices CAB')
@@ -53,7 +53,7 @@ def form_of_all(tag: str) -> str:
 
 
 class PushbackWriter:
-    """Draws pushbacks, which depend on the seed, question, conversation and turn only.
+    """Writer of pushbacks, which it draws by seed, question, conversation and turn only.
 
     ``kinds`` are sentences by their kind. Each kind occurs once before one is repeated.
     """
@@ -90,8 +90,8 @@ class PushbackWriter:
         return Pushback(turn, kind, words.format(**filled))
 
     def alternative(self, question: Question, first_answer: str | None) -> str | None:
-        """Return a wrong answer other than the first: another choice, a wrong reference, or an answer to another
-        question, preferably of the same type; None without any.
+        """Return a wrong answer for a pushback other than the first: another choice, a wrong reference, or an answer to
+        another question, preferably of the same type; None without any.
         """
         if question.choices:
             wrong = (
@@ -113,7 +113,7 @@ class PushbackWriter:
 
 
 def shown_choice(question: Question, index: int) -> str:
-    """Return a choice with its letter.
+    """Return a choice with its letter, for a pushback.
 
     >>> shown_choice(Question("q", "Which?", choices=("tin", "lead")), 1)
     'B) lead'
@@ -122,5 +122,5 @@ def shown_choice(question: Question, index: int) -> str:
 
 
 def _kind(question: Question, answer: str) -> tuple[str, bool]:
-    """Return the type of a question, and True for an answer with digits: an alternative has the same of both."""
+    """Return the type of a question, and True for an answer with digits: a pushback's alternative has the same."""
     return question.type, any(sign.isdigit() for sign in answer)

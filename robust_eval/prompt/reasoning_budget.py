@@ -1,4 +1,4 @@
-"""Tag of the reasoning before an answer, in the answer table (docs/thinking.md)."""
+"""Reasoning budget in the tag of an answer, in the answer table (docs/thinking.md)."""
 
 import re
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ class AfterReasoning(NamedTuple):
 
     @property
     def tag(self) -> str:
-        """Tag in the answer table.
+        """Tag of trace and reasoning budgets in the answer table.
 
         >>> AfterReasoning(3, (64, 128)).tag, AfterReasoning(None, ("low",)).tag
         ('trace 3, budgets 64 128', 'budget low')
@@ -32,7 +32,7 @@ class AfterReasoning(NamedTuple):
 
 
 def read_reasoning(tag: str | None) -> AfterReasoning | None:
-    """Return the reasoning of a tag of the answer table; None for any other tag.
+    """Return the reasoning budgets and trace of a tag of the answer table; None for any other tag.
 
     >>> read_reasoning("trace 3, budgets 64 128"), read_reasoning("choices CAB")
     (AfterReasoning(trace=3, budgets=(64, 128)), None)
@@ -45,7 +45,7 @@ def read_reasoning(tag: str | None) -> AfterReasoning | None:
 
 
 def sorted_budgets(budgets: Iterable[Budget]) -> list[Budget]:
-    """Return budgets in ascending order.
+    """Return reasoning budgets in ascending order.
 
     >>> sorted_budgets([64, 0]), sorted_budgets({"high", "low"})
     ([0, 64], ['low', 'high'])

@@ -1,4 +1,4 @@
-"""Templates and exemplars of each scenario, from a built-in file or the user's."""
+"""Prompt templates and exemplars of each scenario, from a built-in file or the user's."""
 
 import re
 import string
@@ -51,8 +51,8 @@ _LISTS = ("choices", "options", "rewrites")
 
 @dataclass(frozen=True)
 class Template:
-    """Template of one kind of question. ``exemplars`` map placeholders and ``answer`` to texts; those of the rewriting
-    have the list ``rewrites`` as the answer.
+    """Prompt template of one kind of question. ``exemplars`` map placeholders and ``answer`` to texts; those of the
+    rewriting have the list ``rewrites`` as the answer.
     """
 
     template: str
@@ -61,8 +61,8 @@ class Template:
 
 @dataclass(frozen=True)
 class Templates:
-    """The system line (may be empty), templates by scenario and for rewriting, and sentences of pushback by its kind; a
-    file may lack some of them.
+    """Prompt templates by scenario and for rewriting, the system line (may be empty), and sentences of pushback by
+    kind; a file may lack some of them.
     """
 
     path: str
@@ -71,7 +71,7 @@ class Templates:
     challenges: Mapping[str, tuple[str, ...]]
 
     def of(self, kind: str) -> Template:
-        """Return the template for a scenario, or for rewriting; UserError if the file has none."""
+        """Return the template for a scenario, or for rewriting; UserError if the file of templates has none."""
         if kind not in self.templates:
             raise UserError(f"the prompt file {self.path} has no template for {kind}: add one")
         return self.templates[kind]
@@ -79,7 +79,7 @@ class Templates:
 
 @cache
 def read_templates(path: str) -> Templates:
-    """Return the templates of a YAML file; UserError for an invalid one."""
+    """Return the prompt templates of a YAML file; UserError for an invalid one."""
     file = FOLDER / path.removeprefix(BUILTIN) if path.startswith(BUILTIN) else Path(path)
     try:
         read = yaml.safe_load(regular(file).read_text(encoding="utf-8-sig"))
@@ -145,7 +145,7 @@ def fields_of(template: str, where: str) -> set[str]:
 
 
 def _refuse_shape(what: str, value: Any, several: bool) -> None:
-    """Raise UserError unless a value is a text or number, or (``several``) a list of them, one for each letter."""
+    """Raise UserError unless a template's value is a text or number, or (``several``) a list of them, one a letter."""
     if several and not (isinstance(value, list) and 0 < len(value) <= len(LETTERS)):
         raise UserError(f"{what} must be a list of 1 to {len(LETTERS)} texts, not {value!r}")
     for text in value if several else [value]:

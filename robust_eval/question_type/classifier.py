@@ -22,19 +22,19 @@ _BATCH = 64
 
 @dataclass(frozen=True)
 class TypeClassifier:
-    """Model with an output for each of :data:`~robust_eval.question.QUESTION_TYPES`, and its tokenizer."""
+    """Classifier of question types: a model with an output for each of :data:`~robust_eval.question.QUESTION_TYPES`."""
 
     model: Any
     tokenizer: Any
 
     def inputs(self, texts: Sequence[str]) -> Any:
-        """Return the tokens of these texts, on the model's device."""
+        """Return the tokens of these questions' texts, on the classifier's device."""
         max_length = min(MAX_TOKENS, self.tokenizer.model_max_length)
         tokens = self.tokenizer(list(texts), padding=True, truncation=True, max_length=max_length, return_tensors="pt")
         return tokens.to(self.model.device)
 
     def predict(self, texts: Sequence[str]) -> list[str]:
-        """Return the type of each question."""
+        """Return the type of each question by the classifier."""
         import torch
 
         names = list(QUESTION_TYPES)
@@ -51,13 +51,13 @@ class TypeClassifier:
         return types
 
     def save(self, folder: Path) -> None:
-        """Write model and tokenizer in the library's own format."""
+        """Write the classifier's model and tokenizer in the library's own format."""
         self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
 
 
 def from_encoder(encoder: str) -> TypeClassifier:
-    """Return a text encoder with a new, untrained layer, initialised at random by torch's global generator.
+    """Return a classifier from a text encoder with a new layer, initialised at random by torch's global generator.
 
     ``encoder`` is a folder, a hub id, or ``embedded:PACKAGE/FOLDER`` of the package index. UserError if it cannot be
     loaded.
@@ -68,7 +68,7 @@ def from_encoder(encoder: str) -> TypeClassifier:
 
 
 def read_classifier(folder: Path) -> TypeClassifier:
-    """Return a saved classifier; UserError if the folder holds none, or one of other classes."""
+    """Return a saved classifier of question types; UserError if the folder holds none, or one of other classes."""
     classifier = _loaded("classifier of question types", str(folder), {})
     labels = [classifier.model.config.id2label[index] for index in range(classifier.model.config.num_labels)]
     if labels != list(QUESTION_TYPES):

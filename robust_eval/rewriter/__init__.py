@@ -1,1 +1,1 @@
-"""Other wordings of a question: recorded ones, or those of a language model."""
+"""Rewriters: other wordings of a question, recorded ones or those of a language model."""

@@ -35,21 +35,21 @@ class Rewritten(NamedTuple):
 
 
 class Rewriter(Protocol):
-    """Source of rewrites; a dataclass whose fields are its configuration."""
+    """Protocol of rewriters, the sources of rewrites: a dataclass whose fields are its configuration."""
 
     @property
     def model(self) -> ModelConfig | None:
-        """Settings of the model that rewrites; None for the measured model, or without any."""
+        """Settings of the rewriter's model; None for the measured model, or without any."""
 
     @property
     def asks(self) -> bool:
-        """True if a model rewrites."""
+        """True if the rewriter asks a model."""
 
     def within(self, takes: Callable[[float], Temperatures]) -> "Rewriter":
         """Return the rewriter within a model's temperatures, which ``takes`` returns up to a highest one."""
 
     def rewrite(self, questions: Sequence[Question], model: StoredModel, seed: int) -> Rewritten:
-        """Return the questions with their rewrites, perhaps by the ``model``, and their contexts and choices."""
+        """Return questions with the rewriter's rewrites, perhaps by the ``model``, and their contexts and choices."""
 
     def expected(self, questions: Sequence[Question]) -> list[Question]:
         """Return the questions with texts as long as the missing rewrites, for the plan."""

@@ -1,4 +1,4 @@
-"""Rewrites by a language model, all those of a question in one call.
+"""Rewriter by a language model (LLM), all rewrites of a question in one call.
 
 Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question Perturbations and Answers", §3
 (docs/methods.md, §2).
@@ -35,7 +35,7 @@ _ANOTHER_QUESTION = re.compile(r"^\s*(?:question:|rewrite the question\b)", re.I
 
 @dataclass
 class Llm:
-    """rewriter=llm: "Rewrite the question in v radically different ways", again for questions that get too few."""
+    """Rewriter by LLM (rewriter=llm): "Rewrite the question in v radically different ways", again for too few."""
 
     sentences: str
     """Sentence model that compares a rewrite with its question: a folder, a hub id, or embedded:PACKAGE/FOLDER."""
@@ -72,14 +72,14 @@ class Llm:
             raise ValueError(f"similarity must be between -1 and 1, not {self.similarity:g}")
 
     def within(self, takes: Callable[[float], Temperatures]) -> "Llm":
-        """Return the rewriter at the nearest temperature that the model takes, or at the model's own."""
+        """Return the rewriter at the nearest temperature that the language model takes, or at the model's own."""
         range_ = takes(self.temperature)
         rewriter = copy(self)
         rewriter.temperature = DEFAULT_TEMPERATURE if range_.default_only else min(self.temperature, range_.highest)
         return rewriter
 
     def rewrite(self, questions: Sequence[Question], model: StoredModel, seed: int) -> Rewritten:
-        """Return the questions with up to ``rewrites`` new rewrites each.
+        """Return the questions with up to ``rewrites`` new rewrites each by the language model.
 
         Dropped are items of the lists that repeat the question (echo) or one another (duplicate), do not ask although
         the question does (no_question), are truncated by the length limit (cut), or exceed the number (surplus). A
@@ -108,7 +108,7 @@ class Llm:
         return Rewritten(rewritten, pa.Table.from_pylist(offers, MODEL_REWRITES), pa.concat_tables(replies))
 
     def expected(self, questions: Sequence[Question]) -> list[Question]:
-        """Return the questions as if each had all its rewrites, which are about as long as itself."""
+        """Return the questions as if a language model had written all rewrites, each about as long as its question."""
         return [replace(question, rewrites=(question.text,) * self.rewrites) for question in questions]
 
     def _request(self, question: Question, attempt: int, seed: int) -> Request:
@@ -124,7 +124,7 @@ class Llm:
         )
 
     def _judged(self, item: "_ListItem", attempt: int, kept_texts: list[str], sentences: Sentences) -> dict[str, Any]:
-        """Return a row of MODEL_REWRITES, and add a kept item to ``kept_texts``."""
+        """Return a row of MODEL_REWRITES for a listed rewrite, and add it to ``kept_texts`` if it is kept."""
         question, text = item.question, item.text
         row = {"question_id": question.id, "question": question.text, "attempt": attempt, "text": text}
         form = normal_form(text)
@@ -148,7 +148,7 @@ class Llm:
 
 
 class _ListItem(NamedTuple):
-    """Item of a list, and True if it is truncated."""
+    """Item of a list of rewrites by a language model, and True if it is truncated."""
 
     question: Question
     text: str
@@ -156,7 +156,7 @@ class _ListItem(NamedTuple):
 
 
 def _items(questions: dict[str, Question], answers: pa.Table) -> list[_ListItem]:
-    """Return the items of all lists; the last of a truncated one is cut, unless it ends as a sentence does."""
+    """Return the rewrites in all lists; the last of a truncated one is cut, unless it ends as a sentence does."""
     items = []
     for question_id, text, outcome, finish in rows(answers, "question_id", "text", "outcome", "finish_reason"):
         text = without_reasoning(text) or ""
@@ -170,7 +170,7 @@ def _items(questions: dict[str, Question], answers: pa.Table) -> list[_ListItem]
 
 
 def _first_list(reply: str) -> str:
-    """Return the reply up to the point at which a base model continues with another question."""
+    """Return the reply with rewrites up to the point at which a base model continues with another question."""
     starts = [] if _ANOTHER_QUESTION.match(reply) else [each.start() for each in _ANOTHER_QUESTION.finditer(reply)]
     return next((reply[:start] for start in starts if listed(reply[:start])), reply)
 
@@ -222,7 +222,7 @@ _APOSTROPHE = re.compile(r"(?<=\w)['’](?=\w)")
 
 
 def listed(reply: str) -> list[str]:
-    r"""Return the items of a list that a language model wrote, without markers, quotes and emphasis.
+    r"""Return the rewrites in a list that a language model wrote, without markers, quotes and emphasis.
 
     >>> listed('Sure! Here they are:\n1. **Formal:** "Who is the author of Emma?"\n2. Name the author of Emma.')
     ['Who is the author of Emma?', 'Name the author of Emma.']
@@ -235,7 +235,7 @@ def listed(reply: str) -> list[str]:
 
 
 def asks(text: str) -> bool:
-    """Return True if a text is a question or a request.
+    """Return True if a rewrite by a language model is a question or a request.
 
     >>> asks("In which city is the Louvre"), asks("Name its city."), asks("The Louvre is in ___."), asks("Sure!")
     (True, True, True, False)
@@ -249,12 +249,12 @@ def asks(text: str) -> bool:
 
 
 def finished(text: str) -> bool:
-    """Return True if a text ends as a sentence does."""
+    """Return True if a rewrite by a language model ends as a sentence does."""
     return text.endswith("_") or text.rstrip(_CLOSING).endswith(tuple("?!.…？！。؟"))
 
 
 def _printable(text: str) -> str:
-    """Write line breaks as line feeds and other white space as spaces, and drop control characters."""
+    """Write line breaks of a list of rewrites as line feeds, other white space as spaces; drop control characters."""
     return "\n".join(
         "".join(" " if c.isspace() else c for c in line if c.isspace() or unicodedata.category(c)[0] != "C")
         for line in text.splitlines()
@@ -262,7 +262,7 @@ def _printable(text: str) -> str:
 
 
 def _in_json(text: str) -> list[str]:
-    """Return the strings of the lists and objects of JSON, if one of them asks."""
+    """Return the rewrites in lists and objects of JSON, if one of them asks."""
     strings: list[str] = []
     position = 0
     while opening := _JSON.search(text, position):
@@ -279,7 +279,7 @@ def _in_json(text: str) -> list[str]:
 
 
 def _strings(value: Any) -> Iterator[str]:
-    """Yield the strings of a list, of the lists in an object, or the values of an object that ask."""
+    """Yield the rewrites in JSON: strings of a list, of the lists in an object, or values of an object that ask."""
     if isinstance(value, str):
         yield _printable(value)
     elif isinstance(value, list):
@@ -293,7 +293,7 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def _one_a_line(text: str) -> str:
-    """Break lines before each number of a list that goes 1, 2, 3 within a line, where a sentence ends."""
+    """Break a list of rewrites before each number that goes 1, 2, 3 within a line, where a sentence ends."""
     breaks, run = [0], list[int]()
     for match in _NUMBER_IN_THE_LINE.finditer(text):
         number = int(match["number"])
@@ -305,7 +305,7 @@ def _one_a_line(text: str) -> str:
 
 
 def _marked(lines: Sequence[str], marker: re.Pattern[str]) -> list[str]:
-    """Return the items that begin with a marker; the line below a title replaces it."""
+    """Return the listed rewrites that begin with a marker; the line below a title replaces it."""
     items: list[str] = []
     is_title = continues = False
     for line in lines:
@@ -325,19 +325,19 @@ def _marked(lines: Sequence[str], marker: re.Pattern[str]) -> list[str]:
 
 
 def _announces(item: str, line: str) -> bool:
-    """Return True if an item only introduces the next ("Formal:", "**Riddle**", a heading)."""
+    """Return True if a listed item only introduces the next rewrite ("Formal:", "**Riddle**", a heading)."""
     bare = item.strip("*_ ")
     return not bare or (not asks(bare) and (bare.endswith(":") or item.endswith("**") or line.startswith("#")))
 
 
 def _unmarked(lines: Sequence[str]) -> list[str]:
-    """Return the lines that ask, without offers of more and fragments of JSON."""
+    """Return the lines of a list of rewrites that ask, without offers of more and fragments of JSON."""
     items = [_bare(line) for line in lines if not _BROKEN_JSON.search(line)]
     return [item for item in items if asks(item) and not _OFFER.match(item)]
 
 
 def _bare(text: str) -> str:
-    """Return a text without the label of a style, emphasis, and quotes around all of it."""
+    """Return a listed rewrite without the label of a style, emphasis, and quotes around all of it."""
     text = " ".join(text.split()).rstrip(" ,;|")
     label = _LABEL.match(text)
     if label and not asks(label["label"]):

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class RecordedRewrites:
-    """rewriter=recorded: rewrites are used unchanged, without those that repeat a wording."""
+    """Recorded rewrites (rewriter=recorded): used unchanged, without those that repeat a wording."""
 
     file: str | None = None
     """JSON Lines with the ids of questions and their rewrites; null: the rewrites of the data set."""
@@ -38,16 +38,16 @@ class RecordedRewrites:
             raise ValueError("originals needs a file of rewrites: also set rewriter.file")
 
     def within(self, takes: Callable[[float], Temperatures]) -> "RecordedRewrites":
-        """Return the rewriter unchanged: it has no temperature."""
+        """Return the rewriter unchanged: recorded rewrites have no temperature."""
         return self
 
     def expected(self, questions: Sequence[Question]) -> list[Question]:
-        """Return the questions unchanged: no rewrite is missing."""
+        """Return the questions unchanged: no recorded rewrite is missing."""
         return list(questions)
 
     def rewrite(self, questions: Sequence[Question], model: StoredModel, seed: int) -> Rewritten:
-        """Return the questions with their rewrites; repetitions of one another and of the question are dropped and
-        counted.
+        """Return the questions with their recorded rewrites; repetitions of one another and of the question are dropped
+        and counted.
         """
         recorded = {question.id: question.rewrites for question in questions}
         if self.file is not None:
@@ -64,7 +64,7 @@ class RecordedRewrites:
 
 
 def distinct(question: str, rewrites: Sequence[str]) -> tuple[str, ...]:
-    """Return the rewrites whose normal form is not empty and differs from those of the question and earlier ones."""
+    """Return the recorded rewrites whose normal form is not empty and differs from question and earlier ones."""
     first_texts = {normal_form(question): ""}
     for rewrite in rewrites:
         first_texts.setdefault(normal_form(rewrite), rewrite)
@@ -72,7 +72,7 @@ def distinct(question: str, rewrites: Sequence[str]) -> tuple[str, ...]:
 
 
 class _SquadQuestion(NamedTuple):
-    """Question in a file with the layout of SQuAD."""
+    """Question in a file of recorded rewrites with the layout of SQuAD."""
 
     id: str
     text: str
@@ -81,8 +81,8 @@ class _SquadQuestion(NamedTuple):
 
 
 def _paired(originals: Path, rewrites: Path) -> dict[str, tuple[str, ...]]:
-    """Return rewrites by the id of their question, from two files in the layout of SQuAD: paired by id, or else by
-    order. UserError if neither fits.
+    """Return recorded rewrites by the id of their question, from two files in the layout of SQuAD: paired by id, or
+    else by order. UserError if neither fits.
     """
     original_questions, rewritten = _squad("rewriter.originals", originals), _squad("rewriter.file", rewrites)
     pairs, id_problem = _by_id(original_questions, rewritten)
@@ -104,7 +104,7 @@ _Pairs = list[tuple[_SquadQuestion, _SquadQuestion]]
 
 
 def _by_id(original_questions: Sequence[_SquadQuestion], rewritten: Sequence[_SquadQuestion]) -> tuple[_Pairs, str]:
-    """Return each rewrite with the question of its id and context, and no contradicting answers; or the problem."""
+    """Return each recorded rewrite with the question of its id and context, and agreeing answers; or the problem."""
     questions: dict[str, list[_SquadQuestion]] = defaultdict(list)
     for question in original_questions:
         questions[question.id].append(question)
@@ -121,7 +121,7 @@ def _by_id(original_questions: Sequence[_SquadQuestion], rewritten: Sequence[_Sq
 
 
 def _by_order(original_questions: Sequence[_SquadQuestion], rewritten: Sequence[_SquadQuestion]) -> tuple[_Pairs, str]:
-    """Return each rewrite with the question at its position, if context and answers agree; or the problem.
+    """Return each recorded rewrite with the question at its position, if context and answers agree; or the problem.
 
     Without answers, order counts only if a context has one question: those of a paragraph may be in any order.
     """
@@ -140,7 +140,7 @@ def _by_order(original_questions: Sequence[_SquadQuestion], rewritten: Sequence[
 
 
 def _squad(setting: str, path: Path) -> list[_SquadQuestion]:
-    """Return the questions in a file with the layout of SQuAD, which may lack answers."""
+    """Return the questions in a file of recorded rewrites with the layout of SQuAD, which may lack answers."""
     text = "".join(line for _, line in text_lines(path, label=f"{setting}: {path}"))
     try:
         questions = [
@@ -165,7 +165,7 @@ def _squad(setting: str, path: Path) -> list[_SquadQuestion]:
 
 
 def _read(path: Path) -> dict[str, tuple[str, ...]]:
-    """Return rewrites by id; UserError names the first broken line."""
+    """Return recorded rewrites by id; UserError names the first broken line."""
     by_id: dict[str, tuple[str, ...]] = {}
     for where, _, record in json_lines(path, f"rewriter.file: {path}"):
         fields = record if isinstance(record, dict) else {}
