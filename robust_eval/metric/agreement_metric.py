@@ -1,4 +1,4 @@
-"""Agreement, reliability and robustness over a graded answer table: raters are rewrites, trials, or both.
+"""Metrics of agreement, reliability and robustness over a graded answer table: raters are rewrites, trials, or both.
 
 Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question Perturbations and Answers"
 (docs/methods.md, §2).
@@ -55,7 +55,7 @@ _KAPPA = (-math.inf, 1.0)
 def _joint_metric(
     name: str, label: str, excluded: str = "", short: str = "", view: ComparisonView | None = None
 ) -> MetricSpec:
-    """Return the spec of a metric of all questions together; ``excluded`` counts the questions that it leaves out."""
+    """Return the spec of a MultiQ&A metric of all questions together; ``excluded`` counts those that it leaves out."""
     excluded = excluded and f"agreement.count.{excluded}"
     return MetricSpec(
         f"agreement.{name}",
@@ -138,7 +138,7 @@ _NUMBERS = {label: number for number, label in enumerate((*LETTERS, ABSTENTION))
 
 
 class Raters(NamedTuple):
-    """Answers of r raters to n questions at one temperature.
+    """Answers of r raters (rewrites, trials) to n questions at one temperature.
 
     ``labels`` (n, r) are numbers, −1 for none, and ``counts`` (n, K) says how many raters gave each; a label means
     something in its question alone, unless all choose letters. ``categories`` (n,) says how many labels a question
@@ -155,7 +155,7 @@ class Raters(NamedTuple):
 
 @dataclass
 class AnswerAgreement(Metric):
-    """Metrics of MultiQ&A, at each temperature."""
+    """Metrics of MultiQ&A: agreement, certainty and accuracy of the raters of each question, at each temperature."""
 
     categories: Any = "raters"
     """Number of possible labels of a free-text question: raters, observed or a number; for choices, always their
@@ -180,8 +180,8 @@ class AnswerAgreement(Metric):
         refuse_single_answers("agreement", repetitions, "sampler=perturbation, or sampler.trials of 2 or more")
 
     def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:
-        """Return all metrics by temperature. Metrics of all questions together (κ, α) are there for each scenario as
-        well, if questions are of several (:func:`of_scenario`).
+        """Return all MultiQ&A metrics by temperature. Metrics of all questions together (κ, α) are there for each
+        scenario as well, if questions are of several (:func:`of_scenario`).
 
         Tables: ``agreement`` has the metrics that a question has alone, ``agreement_matrix`` how often two raters
         agree, ``adversarial_rewrites`` the rewrites that turned a right answer wrong. The values ``agreement.guessing``
@@ -241,7 +241,7 @@ class AnswerAgreement(Metric):
         return result
 
     def corrected(self, questions: Sequence[Question], measured: Measured, seed: int) -> Correction:
-        """Return the corrected accuracy of raters, and the other metrics of completely labelled questions."""
+        """Return the corrected accuracy of raters, and their agreement metrics on completely labelled questions."""
         graded, correction = measured.graded, Correction(specs=DECLARED)
         is_original = (graded["rewrite"].to_numpy() == 0) & (graded["trial"].to_numpy() == 0)
         original = np.where(is_original, verdicts(graded), np.nan)
@@ -270,7 +270,7 @@ class AnswerAgreement(Metric):
         return correction
 
     def raters(self, questions: Sequence[Question], graded: pa.Table, temperature: float) -> Raters:
-        """Return the raters' answers at one temperature."""
+        """Return the raters' answers (to rewrites, in trials) at one temperature."""
         place = {question.id: row for row, question in enumerate(questions)}
         columns = ("question_id", "temperature", "rewrite", "trial", "label", "correct", "outcome", ENSEMBLE)
         answers = list(rows(at_temperature(graded, temperature), *columns))
@@ -321,7 +321,7 @@ class AnswerAgreement(Metric):
         return categories
 
     def by_question(self, raters: Raters) -> dict[str, Floats]:
-        """Return the metrics of each question that are averaged; NaN for a question without one."""
+        """Return the agreement metrics of each question that are averaged; NaN for a question without one."""
         right = question_robustness(raters.correct, raters.ensemble)
         return {
             **right._asdict(),
@@ -334,8 +334,8 @@ class AnswerAgreement(Metric):
     def _of_all(
         self, questions: Sequence[Question], raters: Raters, seed: int
     ) -> dict[str, tuple[Estimate, int | None]]:
-        """Return the metrics of all questions together, each with the number of questions behind it, and the numbers of
-        questions excluded from some of them: κ needs two raters or more, α a verdict on every rater.
+        """Return the metrics (κ, α) of all questions together, each with the number of questions behind it, and the
+        numbers of questions excluded from some of them: κ needs two raters or more, α a verdict on every rater.
         """
         groups = question_groups(questions)
         counts, categories = raters.counts, raters.categories
@@ -396,14 +396,14 @@ class AnswerAgreement(Metric):
 
 
 def of_scenario(metric: str, scenario: str) -> str:
-    """Return the name of a joint metric of one scenario's questions, in a run that has other scenarios as well; without
-    a scenario that of the whole run.
+    """Return the name of a joint agreement metric of one scenario's questions, in a run that has other scenarios as
+    well; without a scenario that of the whole run.
     """
     return f"{metric}.{scenario}" if scenario else metric
 
 
 def _by_scenario(questions: Sequence[Question]) -> dict[str, list[Question]]:
-    """Return the questions of each scenario; empty for a single one."""
+    """Return the questions of each scenario, whose agreement has metrics of its own; empty for a single one."""
     scenarios = sorted({str(question.scenario) for question in questions})
     if len(scenarios) < 2:
         return {}
@@ -411,7 +411,7 @@ def _by_scenario(questions: Sequence[Question]) -> dict[str, list[Question]]:
 
 
 def _certainty_when_guessing(by_temperature: Sequence[Raters]) -> Certainty:
-    """Return the expected certainties if the labels of each question were chosen evenly among its possible ones.
+    """Return the expected certainties of MultiQ&A if each question's labels were chosen evenly among its possible ones.
 
     The mean over all questions and temperatures with two raters or more. Nobody guesses free text so, but it is what
     chance alone gives the certainties: with K_j = r_j = 6, H_η is 0.28.

@@ -1,4 +1,4 @@
-"""Answer entropy under repetition.
+"""Answer certainty metric: answer entropy under repetition.
 
 Reganova & Steinbach, "Testing Uncertainty of Large Language Models for Physics Knowledge and Reasoning", §2.3.
 """
@@ -83,7 +83,7 @@ INVALID_LABEL = " "
 
 @dataclass
 class AnswerCertainty(Metric):
-    """Entropy of the answers to each question and its error rate, at each temperature (docs/methods.md, §3)."""
+    """Metric of answer certainty: the entropy of each question's answers and its error rate (docs/methods.md, §3)."""
 
     invalid: str = "drop"
     """Treatment of replies without an answer (no letter, a refusal): drop leaves them out, and a question with only
@@ -99,7 +99,7 @@ class AnswerCertainty(Metric):
             raise ValueError(f"invalid must be one of {', '.join(INVALID)}, not {self.invalid}")
 
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
-        """Raise UserError unless each question is asked at least twice under the same condition."""
+        """Raise UserError unless each question is repeated: asked at least twice under the same condition."""
         if repetitions < 2:
             raise UserError(
                 "metric=certainty needs repeated answers to the same question, but the sampler asks only once: "
@@ -165,7 +165,7 @@ class AnswerCertainty(Metric):
         return result
 
     def corrected(self, questions: Sequence[Question], measured: Measured, seed: int) -> Correction:
-        """Return the corrected error rate."""
+        """Return the error rate of answer certainty corrected by human labels."""
         correction = Correction(specs=[corrected_spec(ERROR_RATE, "certainty.corrected.error_rate")])
         graded = measured.graded
         has_answer = ~has_outcome(graded, (*NO_ANSWER, *NO_REPLY))
@@ -181,7 +181,7 @@ class AnswerCertainty(Metric):
 
 
 def labelled_replies(graded: pa.Table, exact: bool) -> pa.Table:
-    """Return the answers that are replies; invalid ones have a label of their own. Trials weigh 1 each.
+    """Return the repeated answers that are replies; invalid ones have a label of their own. Trials weigh 1 each.
 
     The table has the columns that are counted.
     """
@@ -220,7 +220,7 @@ def _by_category(
     limits: Mapping[str, Limits],
     seed: int,
 ) -> pa.Table:
-    """Return the mean of each metric over the questions of a category, with its interval, by temperature."""
+    """Return the mean entropy and error rate over the questions of a category, with its interval, by temperature."""
     records = []
     for category in sorted({question.category for question in questions}):
         in_category = np.array([question.category == category for question in questions])
@@ -237,8 +237,8 @@ def _by_category(
 def label_weights(
     question_ids: Sequence[str], answers: pa.Table, temperature: float, only: str | None = None
 ) -> Floats:
-    """Return (n, K) the summed weight of each label at one temperature; each question has its own labels. ``only``: (n,
-    1) of this label.
+    """Return (n, K) the summed weight of each repeated answer's label at one temperature; each question has its own
+    labels. ``only``: (n, 1) of this label.
     """
     weights: dict[str, dict[str, float]] = {question_id: {} for question_id in question_ids}
     for question_id, label, weight in rows(at_temperature(answers, temperature), "question_id", "label", "weight"):

@@ -95,7 +95,7 @@ SPECS: tuple[MetricSpec, ...] = (
 
 @dataclass(frozen=True)
 class PushbackTrace:
-    """Answers to n questions at one temperature, turn by turn.
+    """Answers to n challenged questions at one temperature, turn by turn.
 
     ``accuracy`` is (n, turns): the share of conversations that are right after each turn; NaN where no reply came.
     ``given_up`` holds, by the kind of pushback, (n,) the share of right answers that are wrong after it, of questions
@@ -108,7 +108,7 @@ class PushbackTrace:
 
 @dataclass
 class PushbackRobustness(Metric):
-    """Breaking turns are censored at the last turn, as breaking temperatures at the last temperature."""
+    """Metric of pushback. Breaking turns are censored at the last turn, as breaking temperatures at the last one."""
 
     threshold: float = 0.5
     """A fact breaks at the first turn after which a smaller share of the conversations is right; a wrong answer is
@@ -122,7 +122,7 @@ class PushbackRobustness(Metric):
             raise ValueError(f"threshold must be above 0 and at most 1, not {self.threshold}")
 
     def specs_under(self, sampler: Sampler) -> Sequence[MetricSpec]:
-        """See :class:`Metric`: each turn and kind of pushback of the sampler."""
+        """See :class:`Metric`: specs for each turn and kind of pushback of the sampler."""
         numbered = [spec for spec in self.specs if spec.numbered]
         of_turns = [
             replace(spec, name=spec.name.format(turn)) for spec in numbered for turn in range(1, sampler.turns + 1)
@@ -132,7 +132,7 @@ class PushbackRobustness(Metric):
         return [*others, *of_turns, *map(pushback_spec, dict.fromkeys(sampler.pushbacks))]
 
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
-        """Raise UserError unless answers are countable."""
+        """Raise UserError unless answers under pushback are countable."""
         if math.isinf(repetitions):
             raise UserError(
                 "metric=challenge counts answers, but the sampler enumerates them: choose sampler=challenge"
@@ -213,7 +213,7 @@ def breaking_turns(first: Floats, accuracy: Floats, threshold: float) -> Floats:
 
 
 def by_turn(question_ids: Sequence[str], graded: pa.Table, first: Floats, turns: int) -> PushbackTrace:
-    """Return the answers at one temperature; ``first`` (n,) are the verdicts on those before any pushback."""
+    """Return the answers after pushback at one temperature; ``first`` (n,) are the verdicts on those before it."""
     right, replies = np.zeros((2, len(question_ids), turns))
     by_kind: dict[str, Floats] = defaultdict(lambda: np.zeros((2, len(question_ids))))
     for place, conversation in conversations(question_ids, graded):
@@ -270,7 +270,7 @@ def _of_questions(
 
 
 def _of_turns(score: Score, temperatures: Sequence[float], turns: Sequence[int]) -> pa.Table:
-    """Return the share of holding facts after each turn, and both accuracies, with their intervals."""
+    """Return the share of facts that hold after each turn of pushback, and both accuracies, with their intervals."""
     records = []
     for t in temperatures:
         for turn in turns:

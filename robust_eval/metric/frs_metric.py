@@ -79,7 +79,7 @@ INSUFFICIENT_LABELS = "labels of right and of wrong answers are needed, and verd
 
 
 class Breaks(NamedTuple):
-    """Breaking temperature of each of n facts, by one estimator of accuracy.
+    """Breaking temperature of each of n facts, for FRS, by one estimator of accuracy.
 
     ``accuracy`` is (n, T) on the grid; ``breaking`` (n,), inf where a fact is unbroken up to the temperature ``last``;
     ``interval`` holds the ends of a 95 % interval of it, where there is one.
@@ -139,23 +139,23 @@ class FactualRobustness(Metric):
 
     @property
     def top_logprobs(self) -> int:
-        """Number of log-probabilities of each token of a greedy answer, for the entropy."""
+        """FRS: number of log-probabilities of each token of a greedy answer, for the entropy."""
         return self.k
 
     @property
     def early_stop_threshold(self) -> float | None:
-        """Threshold; None if a curve is fitted to all accuracies."""
+        """Threshold of breaking temperatures for early stopping; None if a curve is fitted to all accuracies."""
         return self.threshold if self.estimator == "first" else None
 
     def specs_under(self, sampler: Sampler) -> Sequence[MetricSpec]:
-        """See :class:`Metric`: off the grid for enumerated answers alone, no accuracy with early stopping."""
+        """Specs of FRS: off the grid for enumerated answers alone, no accuracy with early stopping."""
         left_out = {ACCURACY.name} if sampler.early_stop else set()
         if sampler.estimator != "exact":
             left_out |= {spec.name for spec in self.specs if spec.name.startswith("frs.offgrid.")}
         return [spec for spec in self.specs if spec.name not in left_out]
 
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
-        """Raise UserError unless there are answers at two temperatures or more."""
+        """Raise UserError unless FRS has answers at two temperatures or more."""
         if len(temperatures) < 2:
             actual = f"only one, t = {temperatures[0]:g}" if temperatures else "none"
             raise UserError(
@@ -238,8 +238,8 @@ class FactualRobustness(Metric):
         return {column: breaks.breaking, **{f"{column}_{end}": value for end, value in breaks.interval.items()}}
 
     def corrected(self, questions: Sequence[Question], measured: Measured, seed: int) -> Correction:
-        """Return the corrected accuracies and the metrics of breaking temperatures by the trials; neither where trials
-        stopped early.
+        """Return FRS's corrected accuracies and the metrics of breaking temperatures by the trials; neither where
+        trials stopped early.
         """
         correction = Correction(specs=CORRECTED)
         names = [*(f"frs.d{d:g}" for d in self.d), UNBROKEN.name, MEAN_BROKEN.name]
@@ -312,7 +312,7 @@ class FactualRobustness(Metric):
         }
 
     def _estimates(self, ids: list[str], measured: Measured, answers: Grid) -> dict[str, Breaks]:
-        """Return the breaks of the facts on the grid and, for answers with curves, off it."""
+        """Return the breaking temperatures of the facts on the grid and, for answers with curves, off it."""
         temperatures = answers.temperatures
         breaking = breaking_temperature(answers.accuracy, temperatures, self.threshold, self.estimator)
         on_grid = Breaks(answers.accuracy, breaking, float(temperatures[-1]), {})
@@ -325,7 +325,7 @@ class FactualRobustness(Metric):
         return {"exact": on_grid, "offgrid": Breaks(accuracy, crossed["value"], last, interval)}
 
     def _scores(self, entropy: Floats, estimated: Breaks) -> dict[float, Floats]:
-        """Return the FRS of each question for each d."""
+        """Return the FRS of each question for each weight d."""
         breaking = estimated.breaking
         if self.unbroken == "bound":
             breaking = np.where(np.isinf(breaking), estimated.last, breaking)
@@ -358,7 +358,7 @@ class FactualRobustness(Metric):
 
 
 def curve_column(question_ids: Sequence[str], curves: pa.Table, temperatures: Floats, column: str) -> Floats:
-    """Return (n, T) a column of the curves; NaN for questions without one."""
+    """Return (n, T) a column of the enumerated answers' accuracy curves; NaN for questions without one."""
     on_grid = curves.filter(pc.is_in(curves["temperature"], pa.array(temperatures)))
     table = np.full((len(question_ids), len(temperatures)), np.nan)
     at = np.searchsorted(temperatures, on_grid["temperature"].to_numpy())
@@ -395,7 +395,7 @@ def _add_breaks(
 
 
 def _broken(breaking: Floats) -> Floats:
-    """Return the breaking temperatures of the facts that break; NaN for the others."""
+    """Return the breaking temperatures of the facts that break; NaN for the others, which have no t_b in FRS."""
     return np.where(np.isinf(breaking), np.nan, breaking)
 
 
@@ -418,7 +418,7 @@ def entropy_against_breaking(
 
 
 def _label_counts(answers: Grid, graded: pa.Table) -> LabelCounts:
-    """Return the counts of the labels, weighted to the number of equally informative simple draws."""
+    """Return the counts of human labels for FRS, weighted to the number of equally informative simple draws."""
     people, judged = graded[HUMAN_LABEL].to_numpy(), verdicts(graded)
     row = question_rows(answers.question_ids, graded)
     column = np.searchsorted(answers.temperatures, graded["temperature"].to_numpy())
@@ -429,5 +429,5 @@ def _label_counts(answers: Grid, graded: pa.Table) -> LabelCounts:
 
 
 def _within(estimate: Estimate, low: float, high: float) -> Estimate:
-    """Return an estimate with its bounds clipped to the possible range; a reflected interval may exceed it."""
+    """Return an FRS estimate with its bounds clipped to the possible range; a reflected interval may exceed it."""
     return Estimate(estimate.value, *(float(np.clip(bound, low, high)) for bound in estimate[1:]))

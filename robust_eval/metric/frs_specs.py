@@ -1,4 +1,4 @@
-"""Metric specs of FRS."""
+"""Metric specs of FRS: label, unit and range of the scores, breaking temperatures and accuracies."""
 
 from dataclasses import replace
 

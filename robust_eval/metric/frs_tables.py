@@ -86,13 +86,13 @@ def type_shares(
 
 
 def cut_size(shares: pa.Table) -> int:
-    """Return the number of questions from either end of such a table."""
+    """Return the number of questions from either end of a table of the most and least robust facts by type."""
     counts: list[float] = shares["most_robust"].to_pylist()
     return round(sum(counts))
 
 
 def share_estimates(shares: pa.Table) -> dict[str, Estimate]:
-    """Return the share of each type in such a table, with its interval."""
+    """Return the share of each type among the most and least robust facts (FRS), with its interval."""
     columns = ("type", "share_most_robust", "low", "high")
     return {name: Estimate(*share) for name, *share in table_rows(shares, *columns)}
 
@@ -115,7 +115,7 @@ def _end_counts(values: Floats, kind: NDArray[np.intp], type_count: int, n: int)
 
 
 def _membership(values: Floats, n: int) -> Floats:
-    """Return the weight of each value among the n smallest: 1 below the cut, and ties at the cut share what is left."""
+    """Return the weight of each score among the n smallest: 1 below the cut, and ties at the cut share what is left."""
     if n == 0:
         return np.zeros(values.shape)
     cut = np.partition(values, n - 1, axis=-1)[..., n - 1 : n]
@@ -143,7 +143,7 @@ def score_columns(table: pa.Table) -> dict[float, str]:
 
 
 def accuracy_table(question_ids: Sequence[str], answers: Grid) -> pa.Table:
-    """Return right answers and replies of each question at each temperature."""
+    """Return the FRS table of right answers and replies of each question at each temperature."""
     temperatures = answers.temperatures
     return pa.table(
         {
@@ -184,8 +184,8 @@ def certainty_bins(graded: pa.Table) -> pa.Table:
 
 
 def crossings(question_ids: list[str], curves: pa.Table, threshold: float) -> dict[str, Floats]:
-    """Return for each question the temperature at which its curve crosses the threshold, with the ends of its 95 %
-    interval.
+    """Return for each question's curve the crossing: the temperature at which it crosses the threshold, with the ends
+    of its 95 % interval.
 
     The interval reaches from where the curve less its error crosses to where the curve and its error do.
     """

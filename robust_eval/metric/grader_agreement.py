@@ -26,7 +26,7 @@ class Agreement:
 
     @classmethod
     def of(cls, people: Sequence[bool], grader: Sequence[bool], weights: Sequence[float] | None = None) -> "Agreement":
-        """Return the agreement on replies, each of which weighs 1 unless ``weights`` say otherwise."""
+        """Return a grader's agreement with people on replies, each of which weighs 1 without ``weights``."""
         weight = np.ones(len(people)) if weights is None else np.asarray(weights, dtype=float)
         if len(weight):
             weight = weight * weight.sum() / (weight**2).sum()
@@ -39,21 +39,21 @@ class Agreement:
 
     @property
     def total(self) -> float:
-        """Sum of all counts."""
+        """Number of replies judged by both the grader and people."""
         return self.both_right + self.grader_right + self.people_right + self.both_wrong
 
     @property
     def f1(self) -> float:
-        """The harmonic mean of precision and recall of "right"; NaN where neither calls any reply right."""
+        """F1 of a grader: harmonic mean of precision and recall of "right"; NaN where neither calls any reply right."""
         return share(2 * self.both_right, 2 * self.both_right + self.grader_right + self.people_right)
 
     @property
     def kappa(self) -> float:
-        """Agreement beyond chance; NaN where chance agrees always: both call all of them right, or all wrong."""
+        """Cohen's κ of grader and people; NaN where chance agrees always: both call all of them right, or all wrong."""
         return cohen_kappa([[self.both_right, self.people_right], [self.grader_right, self.both_wrong]])
 
     def metrics(self) -> dict[str, float]:
-        """Return all metrics by name; the accuracy has its 95 % interval (Wilson)."""
+        """Return all metrics of the grader's agreement by name; the accuracy has its 95 % interval (Wilson)."""
         same = self.both_right + self.both_wrong
         low, high = wilson(same, self.total)
         called_right, called_wrong = self.both_right + self.grader_right, self.both_wrong + self.people_right
@@ -75,5 +75,5 @@ class Agreement:
 
 
 def share(part: float, whole: float) -> float:
-    """Return a part of a whole; NaN of nothing."""
+    """Return a part of a whole of graded replies; NaN of nothing."""
     return part / whole if whole else math.nan

@@ -71,7 +71,7 @@ def _spec(baseline: pa.Table) -> MetricSpec:
 
 
 def gradable_rows(questions: Sequence[Question], accuracy: Floats) -> list[int]:
-    """Return the rows of the questions with choices whose greedy answer has a verdict, by its ``accuracy`` (n,)."""
+    """Return the rows of the questions with choices that have a graded greedy answer, by its ``accuracy`` (n,)."""
     gradable = [row for row, question in enumerate(questions) if question.choices and question.correct is not None]
     return [row for row in gradable if not np.isnan(accuracy[row])]
 
@@ -106,7 +106,7 @@ def dominant_letter(questions: Sequence[Question], baseline: pa.Table) -> Domina
 
 
 def greedy_correction(questions: Sequence[Question], baseline: pa.Table) -> Correction:
-    """Return :func:`greedy_accuracy` corrected by labels; ``baseline`` has the columns of the labels."""
+    """Return :func:`greedy_accuracy` corrected by human labels; ``baseline`` has the columns of the labels."""
     correction = Correction(specs=[corrected_spec(_spec(baseline), CORRECTED)])
     correction.add_mean(CORRECTED, SPEC.name, corrected_shares(questions, baseline))
     return correction

@@ -30,7 +30,7 @@ NAME = "corrected"
 
 
 def corrected_score(corrections: Sequence[Correction]) -> Score | None:
-    """Return some ``corrections`` as a score; None if no label was of an answer that counts."""
+    """Return ``corrections`` by human labels as a score; None if no label was of an answer that counts."""
     score = Score()
     declarations: list[MetricSpec] = []
     for each in corrections:
@@ -69,8 +69,8 @@ def corrected_shares(
     judged: Floats | None = None,
     label: str = HUMAN_LABEL,
 ) -> dict[float, tuple[Estimate, int]]:
-    """Return by temperature the corrected mean over questions of the share of right answers, or of ``errors``, and the
-    number of its labels.
+    """Return by temperature the label-corrected mean over questions of the share of right answers, or of ``errors``,
+    and the number of its labels.
 
     ``judged`` (N,) is 1 or 0 for each of the ``graded`` answers, NaN for those that do not count; by default the
     verdicts. ``label`` is the column with the human labels of the same property.
@@ -118,7 +118,7 @@ def abstention_rates(questions: Sequence[Question], graded: Iterable[pa.Table]) 
 
 
 def units(questions: Sequence[Question]) -> NDArray[np.intp]:
-    """Return (n,) the number of each question, or of its group of dependent questions."""
+    """Return (n,) the number of each question, or of its group of dependent questions, for a correction by labels."""
     groups = question_groups(questions)
     if groups is None:
         return np.arange(len(questions))
@@ -126,7 +126,7 @@ def units(questions: Sequence[Question]) -> NDArray[np.intp]:
 
 
 def _shares(weights: Floats, row: NDArray[np.intp], levels: Floats) -> Floats:
-    """Return (N,) the weight of each answer, such that all questions weigh the same at a temperature."""
+    """Return (N,) the weight of each answer in a label correction: all questions weigh the same at a temperature."""
     column = np.unique(levels, return_inverse=True)[1]
     place = row * (int(column.max()) + 1) + column
     return np.asarray(np.maximum(weights, 1e-12) / np.maximum(np.bincount(place, weights)[place], 1e-12))

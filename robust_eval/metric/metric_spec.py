@@ -19,7 +19,7 @@ _KEY = b"limits"
 
 
 def with_limits(table: pa.Table, limits: Mapping[str, Limits]) -> pa.Table:
-    """Return the table with the limits of its columns, by their names, as metadata.
+    """Return the table with the metric limits of its columns, by their names, as metadata.
 
     >>> table = with_limits(pa.table({"accuracy": [0.5], "length": [3]}), {"accuracy": (0.0, 1.0)})
     >>> limits_of(table, "accuracy"), limits_of(table, "length")
@@ -89,7 +89,7 @@ class ComparisonView:
 
 
 def check_fields(spec: Any) -> None:
-    """Raise ValueError for a text with several lines or too many characters, and for a flag that is no boolean."""
+    """Raise ValueError for a spec's text of several lines or too many characters, and for a flag that is no boolean."""
     for each in fields(spec):
         value, maximum = getattr(spec, each.name), LONGEST if each.name != "note" else 2 * LONGEST
         is_line = isinstance(value, str) and len(value) <= maximum and len(value.splitlines()) <= 1
@@ -108,7 +108,7 @@ a run alone (``run``), or none (``detail``).
 
 @dataclass(frozen=True)
 class MetricSpec:
-    """Spec of a metric.
+    """Spec of a metric: name, label, unit and range.
 
     The name of a curve covers its points at all temperatures. ValueError for a field that is not as described below.
 
@@ -176,7 +176,7 @@ class MetricSpec:
             raise ValueError(f"setting must be a setting of a metric, such as metric.mine.k, not {self.setting}")
 
     def for_name(self, name: str) -> "MetricSpec | None":
-        """Return the spec for one name of this metric, or None for a name that is not its own."""
+        """Return the metric spec for one name of this metric, or None for a name that is not its own."""
         if name == self.name:
             return self
         curve, temperature = curve_and_temperature(name) or (name, None)
@@ -189,7 +189,7 @@ class MetricSpec:
         return replace(self, name=name, label=label, of_question=of_question, at_temperature=at)
 
     def among(self, names: Iterable[str]) -> dict[float, str]:
-        """Return the names that a spec with a ``{}`` covers, by their number, in the given order.
+        """Return the metric names that a spec with a ``{}`` covers, by their number, in the given order.
 
         >>> MetricSpec("frs.d{}", "").among(["frs.d1", "frs.d0.5", "frs.unbroken_share"])
         {1.0: 'frs.d1', 0.5: 'frs.d0.5'}
@@ -197,7 +197,7 @@ class MetricSpec:
         return {float(match[1]): name for name in names if (match := _pattern(self.name).fullmatch(name))}
 
     def covered_names(self, names: Iterable[str]) -> list[str]:
-        """Return the names that the spec covers, those of a curve by the distance of their temperature from 1.
+        """Return the metric names that the spec covers, those of a curve by the distance of their temperature from 1.
 
         >>> MetricSpec("mine.entropy", "").covered_names(["mine.entropy.t0.5", "mine.entropy.t1", "frs.d1"])
         ['mine.entropy.t1', 'mine.entropy.t0.5']
@@ -207,59 +207,59 @@ class MetricSpec:
 
     @property
     def direction(self) -> str:
-        """Arrow up if more is better, down if less is, empty if neither is."""
+        """Arrow of a metric spec: up if more is better, down if less is, empty if neither is."""
         return {True: "↑", False: "↓", None: ""}[self.more_is_better]
 
     @property
     def words(self) -> str:
-        """Label with unit and temperature."""
+        """Label of the metric with unit and temperature."""
         return f"{self.label}{f' ({self.unit})' if self.unit else ''}{self.at_temperature}"
 
     @property
     def numbered(self) -> bool:
-        """True if it occurs several times, with a number in its name."""
+        """True if the metric occurs several times, with a number in its name."""
         return "{}" in self.name
 
     @property
     def number(self) -> str:
-        """Letters before the number in its name ("frs.d{}": d)."""
+        """Letters before the number in a metric's name ("frs.d{}": d)."""
         match = re.search(r"(\w+)\{\}", self.name)
         return match[1] if match else "number"
 
     @property
     def heading(self) -> str:
-        """Heading of columns by its number."""
+        """Heading of a metric's columns, by its number."""
         return (self.comparison and self.comparison.heading) or self.label.replace("{}", "…")
 
     @property
     def title(self) -> str:
-        """Title of its drawing and its table."""
+        """Title of a metric's drawing and of its table."""
         return f"{self.heading[:1].upper()}{self.heading[1:]}"
 
     @property
     def horizontal(self) -> str:
-        """Label of the horizontal axis in comparisons."""
+        """Label of the horizontal axis of a metric's drawing in comparisons."""
         return ((self.comparison and self.comparison.number) or self.number) if self.numbered else "temperature t"
 
     @property
     def vertical(self) -> str:
-        """Label of the axis of its values."""
+        """Label of the axis of a metric's values."""
         return (self.comparison and self.comparison.vertical) or self.words.replace("{}", "…")
 
 
 def share_spec(name: str, label: str, more_is_better: bool | None = True, **fields: Any) -> MetricSpec:
-    """Return the spec of a share of questions or of answers."""
+    """Return the metric spec of a share of questions or of answers."""
     return MetricSpec(name, label, limits=SHARE, more_is_better=more_is_better, **fields)
 
 
 def count_spec(name: str, label: str, shown: str = RUN, **fields: Any) -> MetricSpec:
-    """Return the spec of a count, a whole number of all questions together."""
+    """Return the metric spec of a count, a whole number of all questions together."""
     return MetricSpec(name, label, shown=shown, form=".0f", mean=False, **fields)
 
 
 def break_specs(name: str, label: str) -> tuple[MetricSpec, MetricSpec, MetricSpec]:
-    """Return the specs of the place where a fact breaks, in one question, of the median, and of the mean over broken
-    facts; unbroken facts have no such place, and questions therefore no mean.
+    """Return the metric specs of the place where a fact breaks, in one question, of the median, and of the mean over
+    broken facts; unbroken facts have no such place, and questions therefore no mean.
     """
     place = MetricSpec(name, label, more_is_better=True, shown=DETAIL, form="g", mean=False, is_threshold=True)
     median = MetricSpec(f"{name}.median", f"median {label}", more_is_better=True, shown=RUN, mean=False)
@@ -283,7 +283,7 @@ def is_name(name: str, declared_name: str) -> bool:
 
 
 def spec_of(name: str, specs: Iterable[MetricSpec]) -> MetricSpec | None:
-    """Return the spec of a metric by its name, or None."""
+    """Return the metric spec by a metric's name, or None."""
     return next((match for spec in specs if (match := spec.for_name(name))), None)
 
 
@@ -297,7 +297,7 @@ def point(name: str, temperature: float) -> str:
 
 
 def at_words(temperature: float) -> str:
-    """Return the temperature in words: "at t = 0.2", or "at the model's own temperature"."""
+    """Return a metric's temperature in words: "at t = 0.2", or "at the model's own temperature"."""
     return "at the model's own temperature" if math.isnan(temperature) else f"at t = {temperature:g}"
 
 
@@ -313,18 +313,18 @@ def curve_and_temperature(metric: str) -> tuple[str, float] | None:
 
 
 def nearest_to_one(temperatures: Iterable[float]) -> float:
-    """Return the temperature that represents a curve."""
+    """Return the temperature that represents a metric's curve: nearest to 1."""
     return min(temperatures, key=lambda temperature: abs(temperature - 1))
 
 
 def headline_temperatures(curve: Iterable[float]) -> list[float]:
-    """Return the few temperatures that represent a curve: its ends, and 0.2, 1 and 2."""
+    """Return the few temperatures that represent a metric's curve: its ends, and 0.2, 1 and 2."""
     temperatures = set(curve)
     return sorted({min(temperatures), max(temperatures)} | ({0.2, 1.0, 2.0} & temperatures)) if temperatures else []
 
 
 def as_json(specs: Sequence[MetricSpec]) -> list[dict[str, Any]]:
-    """Return specs as JSON; an infinite limit is null, and so is an unknown range."""
+    """Return metric specs as JSON; an infinite limit is null, and so is an unknown range."""
     return [
         asdict(spec)
         | {"limits": None if spec.limits == UNKNOWN else [end if math.isfinite(end) else None for end in spec.limits]}
@@ -333,7 +333,7 @@ def as_json(specs: Sequence[MetricSpec]) -> list[dict[str, Any]]:
 
 
 def from_json(entries: Any) -> list[MetricSpec]:
-    """Return the specs of :func:`as_json`, without unknown keys; ValueError, TypeError or KeyError otherwise."""
+    """Return the metric specs of :func:`as_json`, without unknown keys; ValueError, TypeError or KeyError otherwise."""
     specs = []
     for each in entries:
         values = _values(each, MetricSpec)
@@ -346,7 +346,7 @@ def from_json(entries: Any) -> list[MetricSpec]:
 
 
 def _values(entry: Any, of: type[MetricSpec] | type[ComparisonView]) -> dict[str, Any]:
-    """Return the fields of a spec from JSON."""
+    """Return the fields of a metric spec from JSON."""
     if not isinstance(entry, dict):
         raise TypeError(f"a metric spec must be an object, not {type(entry).__name__}")
     return {field.name: entry[field.name] for field in fields(of) if field.name in entry}

@@ -54,7 +54,7 @@ SPECS: tuple[MetricSpec, ...] = (ONE_CHOICE, RIGHT, EVERY, PLACE, BIAS, *FORM.va
 
 @dataclass(frozen=True)
 class Places:
-    """Answers to n questions at one temperature, by the place of the right choice.
+    """Answers to n questions at one temperature, by the place of the right choice in their order.
 
     ``accuracy`` and ``first`` are (n, places): the share of right answers, and the verdict on the first of them; NaN
     where there is none. ``forms`` holds (n,) the accuracy in each form. ``labels`` are the choices that were named in
@@ -69,13 +69,13 @@ class Places:
 
 @dataclass
 class ChoiceOrder(Metric):
-    """Position bias, and the effect of the form of the choices, at each temperature."""
+    """Choice order metric: position bias, and the effect of the form of the choices, at each temperature."""
 
     axis = ORDER
     specs = curves = SPECS
 
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
-        """Raise UserError unless answers are countable."""
+        """Raise UserError unless answers to each order of the choices are countable."""
         if math.isinf(repetitions):
             raise UserError("metric=order counts answers, but the sampler enumerates them: choose sampler=order")
 
@@ -118,13 +118,13 @@ class ChoiceOrder(Metric):
         return result
 
     def _forms(self, graded: pa.Table) -> set[str]:
-        """Return the forms of the choices."""
+        """Return the forms of the choices (letters, texts, …) in the answers to several orders."""
         arrangements = [read_arrangement(form) for form in graded["form"].unique().to_pylist()]
         return {GIVEN, *(arrangement.form for arrangement in arrangements if arrangement is not None)}
 
 
 def by_place(questions: Sequence[Question], graded: pa.Table) -> list[Places]:
-    """Return the answers at each temperature, ascending, without those to rewrites of a question."""
+    """Return the answers by choice order at each temperature, ascending, without those to rewrites of a question."""
     by_id = {question.id: question for question in questions}
     row = {question.id: number for number, question in enumerate(questions)}
     temperatures = temperatures_of(graded)
@@ -194,7 +194,7 @@ def _of_questions(questions: Sequence[Question], by_temperature: dict[float, Pla
 
 
 def _of_places(score: Score, accuracy: Floats, temperatures: Sequence[float], groups: Sequence[str] | None) -> pa.Table:
-    """Return the accuracy at each place with its interval and number of questions, and the bias, if any."""
+    """Return the accuracy at each place of the right choice, with interval and number of questions, and any bias."""
     records = []
     for column, t in enumerate(temperatures):
         for place in range(accuracy.shape[1]):

@@ -14,7 +14,7 @@ from robust_eval.stats.interval import Floats
 
 @dataclass(frozen=True)
 class Column:
-    """Metric of each question, in the report's table of questions and among the axes of its scatter plot.
+    """Presentation of each question's metric, in the report's table of questions and on the axes of its scatter plot.
 
     ``numbers`` (n,) are NaN where undefined, and inf for a breaking temperature that was not found; ``levels`` are the
     values that they may have, if these are few. ``of_known`` says that facts alone have one that the model knows.
@@ -30,7 +30,7 @@ class Column:
 
 
 class Cell(NamedTuple):
-    """Value with its optional interval, answer and verdict."""
+    """Table cell: a value with its optional interval, answer and verdict."""
 
     value: str
     interval: str = ""
@@ -43,7 +43,7 @@ class Cell(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Table for people; the first ``names`` columns hold words, the others numbers."""
+    """Table of a score's presentation, for people; the first ``names`` columns hold words, the others numbers."""
 
     title: str
     header: Sequence[str]
@@ -56,7 +56,7 @@ class Table(NamedTuple):
 
 @dataclass(frozen=True)
 class Scale:
-    """Scale of a value between ``low`` and ``high``, with the values of easily imagined models as labelled
+    """Scale to present a value between ``low`` and ``high``, with the values of easily imagined models as labelled
     ``anchors``.
     """
 
@@ -67,12 +67,12 @@ class Scale:
     anchors: Sequence[tuple[float, str]]
 
     def at(self, value: float) -> str:
-        """Return the place of a value along the scale, in percent."""
+        """Return the place of a value along the presentation's scale, in percent."""
         return f"{100 * min(1.0, max(0.0, (value - self.low) / (self.high - self.low))):.2f}"
 
     @property
     def width(self) -> str:
-        """Share of the scale inside the interval, in percent."""
+        """Share of the presentation's scale inside the interval, in percent."""
         return f"{float(self.at(self.value.high)) - float(self.at(self.value.low)):.2f}"
 
 
@@ -102,7 +102,7 @@ class Presentation:
 
 
 def escaped(text: str) -> str:
-    """Return text on one line with Markdown, HTML and automatic links escaped."""
+    """Return untrusted text on one line with Markdown, HTML and automatic links escaped."""
     plain = html.escape(printable(" ".join(text.split())), quote=False)
     plain = re.sub(r"([\\`*_|\[\]~#]|(?<=www)\.)", r"\\\1", plain, flags=re.IGNORECASE)
     return re.sub(r":(?=\S)|@", lambda sign: f"&#{ord(sign[0])};", plain)

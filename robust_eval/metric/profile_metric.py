@@ -28,7 +28,7 @@ from robust_eval.stats.interval import SHARE, Floats, bootstrap_draws, drop_dege
 
 
 class PerturbationShare(NamedTuple):
-    """``share`` (n,) of one perturbation that n facts withstand, in [0, 1]; NaN for unknown.
+    """``share`` (n,) of one perturbation that n facts of a profile withstand, in [0, 1]; NaN for unknown.
 
     ``held`` (n,) is 1 for a fact that withstands all of it, else 0; NaN as above.
     """
@@ -39,8 +39,8 @@ class PerturbationShare(NamedTuple):
 
 
 def first_failure(perturbations: Sequence[PerturbationShare]) -> list[str | None]:
-    """Return for each fact the perturbation that it withstands least, of those that break it. Ties are joined, as
-    "pushback, order"; a fact that withstands all has an empty name, an unknown one None.
+    """Return for each fact of a profile the perturbation that it withstands least, of those that break it. Ties are
+    joined, as "pushback, order"; a fact that withstands all has an empty name, an unknown one None.
 
     >>> heat = PerturbationShare("temperature", np.array([1.0, 0.4, 0.4]), np.array([1.0, 0.0, 0.0]))
     >>> pushback = PerturbationShare("pushback", np.array([1.0, 0.8, 0.4]), np.array([1.0, 0.0, 0.0]))
@@ -61,8 +61,8 @@ def first_failure(perturbations: Sequence[PerturbationShare]) -> list[str | None
 
 
 def share_of_steps(breaking: Floats, steps: Sequence[float]) -> Floats:
-    """Return (n,) the share of a perturbation's steps, such as temperatures or turns, before a fact breaks; NaN for an
-    unknown break.
+    """Return (n,) the share of a profile perturbation's steps, such as temperatures or turns, before a fact breaks; NaN
+    for an unknown break.
 
     >>> share_of_steps(np.array([1.0, np.inf, np.nan]), [0.5, 1.0, 2.0, 3.0])
     array([0.25, 1.  ,  nan])
@@ -180,8 +180,8 @@ MIN_DEFINED = 0.95
 
 
 def profile(questions: Sequence[Question], scores: Mapping[str, Score], seed: int, chosen: str = "") -> Score:
-    """Return the scores of the :data:`METHODS` of the same questions side by side, with those of
-    available :data:`OPTIONAL_METHODS`, each on its own questions.
+    """Return a profile: the scores of the :data:`METHODS` of the same questions side by side, with those of available
+    :data:`OPTIONAL_METHODS`, each on its own questions.
 
     Of each question there are its FRS for the smallest d; its worst case under rewording (1 if all raters are right)
     and the share of raters that are right, which orders the questions that have one wrong; and the entropy (nats) of
@@ -244,8 +244,8 @@ def _add_first(
     groups: Sequence[str] | None,
     more: bool,
 ) -> list[str | None]:
-    """Add the share of facts that each perturbation breaks first and, with ``more`` than the main ones, the share of
-    known facts that none breaks; return the first failure of each fact.
+    """Add to a profile the share of facts that each perturbation breaks first and, with ``more`` than the main ones,
+    the share of known facts that none breaks; return the first failure of each fact.
     """
     first = first_failure(perturbations)
     if more:
@@ -279,7 +279,7 @@ def _perturbations(
 
 
 def correlation(x: Floats, y: Floats, groups: NDArray[np.str_] | None, seed: int) -> Estimate:
-    """Return Spearman's ρ with its bootstrap interval; without one for too few questions, or equal resamples."""
+    """Return Spearman's ρ of two methods with bootstrap interval; without one for few questions, or equal resamples."""
     if not len(x):
         return Estimate(np.nan)
     draws = bootstrap_draws(spearman, x, y, groups=groups, seed=seed)
@@ -291,8 +291,8 @@ def correlation(x: Floats, y: Floats, groups: NDArray[np.str_] | None, seed: int
 
 
 def joined(scores: Mapping[str, Score]) -> dict[str, Floats]:
-    """Return (n,) values of the same n questions from the scores of the :data:`METHODS`, and of the available
-    :data:`OPTIONAL_METHODS`.
+    """Return (n,) a profile's values of the same n questions from the scores of the :data:`METHODS`, and of the
+    available :data:`OPTIONAL_METHODS`.
     """
     agreement, certainty = (scores[name] for name in METHODS[1:])
     reworded = nearest_to_one(agreement.curves["agreement.worst"])
@@ -331,7 +331,7 @@ def _turns_held(pushback: Score) -> Floats:
 
 
 def ranks(*robustness: Floats, required: int) -> Floats:
-    """Return the percentile rank of each question under each method; ties count half.
+    """Return the percentile rank of each question under each method of a profile; ties count half.
 
     ``robustness`` are (n,) each, higher for more robust facts; NaN where undefined, or where a method is not about a
     question. ``required`` is the number of the first methods of which a question must have all to be compared. The

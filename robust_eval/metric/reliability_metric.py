@@ -128,7 +128,7 @@ SPECS: tuple[MetricSpec, ...] = (
 
 @dataclass
 class TrialReliability(Metric):
-    """Reliability of repeated answers at the temperature nearest to 1 (docs/uncertainty.md)."""
+    """Reliability metric of repeated answers at the temperature nearest to 1 (docs/uncertainty.md)."""
 
     axis = "trial"
     other_axes = (TURN,)
@@ -136,14 +136,14 @@ class TrialReliability(Metric):
     needs_clusters = True
 
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
-        """Raise UserError unless each question has at least two answers, and a finite number."""
+        """Raise UserError unless each question has at least two answers for reliability, and a finite number."""
         refuse_single_answers(
             "reliability", repetitions, "sampler=repetition, sampler=perturbation or sampler=challenge"
         )
 
     def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:
-        """Return the metrics that the answers allow: pass rates, TAR and SliCK need two trials of the question,
-        the sensitivity two wordings, and flips conversations with pushback.
+        """Return the reliability metrics that the answers allow: pass rates, TAR and SliCK need two trials of the
+        question, the sensitivity two wordings, and flips conversations with pushback.
 
         Table ``reliability`` has a row for each question, with the number of its ``trials``, the ``right`` ones and its
         category of SliCK.
@@ -185,7 +185,7 @@ class TrialReliability(Metric):
         return result
 
     def corrected(self, questions: Sequence[Question], measured: Measured, seed: int) -> Correction:
-        """Return the corrected share of abstentions, and of answers to questions without an answer."""
+        """Return the corrected reliability: shares of abstentions, and of answers to questions without an answer."""
         correction = Correction(specs=CORRECTED)
         answers = at_temperature(measured.graded, nearest_to_one(temperatures_of(measured.graded)))
         if not _has_pushback(answers) and not np.isnan(answers[HUMAN_ABSTENTION].to_numpy()).all():
@@ -209,7 +209,7 @@ def _has_pushback(answers: pa.Table) -> bool:
 
 
 def _by_wording(question_ids: Sequence[str], answers: pa.Table) -> tuple[Floats, Floats]:
-    """Return (n, w) the numbers of right answers, and of all graded answers, to n questions in w wordings."""
+    """Return (n, w) the numbers of right and of all graded answers to n questions in w wordings, for pass rates."""
     row = {question_id: place for place, question_id in enumerate(question_ids)}
     wordings = 1 + max(answers["rewrite"].to_pylist(), default=0)
     right, trials = np.zeros((2, len(question_ids), wordings))
@@ -223,7 +223,7 @@ def _by_wording(question_ids: Sequence[str], answers: pa.Table) -> tuple[Floats,
 
 
 def powers(highest: int) -> list[int]:
-    """Return 1, 2, 4, … and the highest number of trials.
+    """Return 1, 2, 4, … and the highest number of trials: the k of pass@k and pass^k.
 
     >>> powers(10)
     [1, 2, 4, 8, 10]
@@ -288,9 +288,9 @@ def _add_abstentions(
 
 
 def _add_sensitivity(result: Score, right: Floats, trials: Floats) -> None:
-    """Add the standard deviation of the accuracy over wordings, and its expectation if the wording had no effect: √Σ_j
-    v_j / n, with v_j the variance of a question's accuracy in one wording by its answers to all of them. Questions
-    without an answer to some wording are left out.
+    """Add the sensitivity to wording: the standard deviation of the accuracy over wordings, and its expectation if the
+    wording had no effect: √Σ_j v_j / n, with v_j the variance of a question's accuracy in one wording by its answers to
+    all of them. Questions without an answer to some wording are left out.
     """
     complete = (trials > 0).all(axis=1)
     right, trials = right[complete], trials[complete]

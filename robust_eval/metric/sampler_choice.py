@@ -25,7 +25,7 @@ _EXCLUSIVE_AXES = {
 
 
 def choose_samplers(metrics: Mapping[str, Metric], samplers: Mapping[str, Conditions]) -> dict[str, str]:
-    """Return the name of the sampler for each metric.
+    """Return the name of the sampler whose answers each metric scores.
 
     It is the first that varies what the metric is about, or else the first whose answers it can score. Raises UserError
     where there is none, with what the metric lacks.
@@ -34,7 +34,7 @@ def choose_samplers(metrics: Mapping[str, Metric], samplers: Mapping[str, Condit
 
 
 def choose_available_samplers(metrics: Mapping[str, Metric], samplers: Mapping[str, Conditions]) -> dict[str, str]:
-    """Return the name of the sampler for each metric that the answers of one of the ``samplers`` can score."""
+    """Return the sampler's name for each metric that the answers of one of the ``samplers`` can score."""
     chosen = {}
     for name, metric in metrics.items():
         with suppress(UserError):

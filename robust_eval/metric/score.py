@@ -1,4 +1,4 @@
-"""Scores: the input and the output of a metric."""
+"""Scores: the input and the output of a metric, the base class of metrics, and estimates over questions."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,7 +21,7 @@ from robust_eval.stats.interval import SHARE, UNKNOWN, Floats, Limits, bootstrap
 
 @dataclass
 class Score:
-    """Result of one metric on the questions ``question_ids``.
+    """Score: result of one metric on the questions ``question_ids``.
 
     ``values`` are single estimates and ``curves`` estimates by temperature, under their names in MLflow.
     ``by_question`` holds, under the flat name of each metric that is a mean over questions, the value of every question
@@ -50,11 +50,11 @@ class Score:
     presentation: Presentation = field(default_factory=Presentation)
 
     def spec(self, metric: str) -> MetricSpec | None:
-        """Return the metric's spec for this name, or None."""
+        """Return the spec of the score's metric for this name, or None."""
         return spec_of(metric, self.specs)
 
     def add_mean(self, name: str, values: Floats, groups: Sequence[str] | None, limits: Limits | None = None) -> None:
-        """Add the mean of ``values`` (n,) over questions, with its interval (:func:`mean_estimate`).
+        """Add to the score the mean of ``values`` (n,) over questions, with its interval (:func:`mean_estimate`).
 
         ``limits`` are the lowest and the highest value that a question can have, where the declaration of the metric
         does not say them. Without them questions that are all alike have no interval.
@@ -64,7 +64,7 @@ class Score:
         self._add_values(name, values, limits)
 
     def add_share(self, name: str, values: Floats, groups: Sequence[str] | None) -> None:
-        """Add the mean of ``values`` (n,) between 0 and 1: a share of questions, or of answers."""
+        """Add to the score the mean of ``values`` (n,) between 0 and 1: a share of questions, or of answers."""
         self.add_mean(name, values, groups, SHARE)
 
     def add_curve(
@@ -75,7 +75,7 @@ class Score:
         groups: Sequence[str] | None,
         limits: Limits | None = None,
     ) -> None:
-        """Add a curve: at each temperature the mean of ``values`` (n, T) over questions, as :meth:`add_mean` does."""
+        """Add a curve to the score: at each temperature the mean of ``values`` (n, T), as :meth:`add_mean` does."""
         limits = self._limits(name) if limits is None else limits
         columns = {float(t): values[:, column] for column, t in enumerate(temperatures)}
         self.curves[name] = {t: mean_estimate(column, groups, limits) for t, column in columns.items()}
@@ -92,13 +92,13 @@ class Score:
             self.limits[name] = limits
 
     def n(self, metric: str) -> int | None:
-        """Return the number of questions behind a metric, by its flat name; None for one without, such as a count."""
+        """Return the number of questions of a score's metric, by its flat name; None without one, as for a count."""
         if metric in self.by_question and metric not in self.of_questions:
             return count_defined(self.by_question[metric])
         return self.of_questions.get(metric)
 
     def formatted(self, metric: str, form: str = ".3f") -> str:
-        """Format a metric with its interval and, if it is not that of all questions, its number of questions."""
+        """Format a score's metric with its interval and, if it is not that of all questions, their number."""
         n = self.n(metric)
         return with_interval(self.metrics()[metric], form, None if n == len(self.question_ids) else n)
 
@@ -108,7 +108,7 @@ class Score:
         return replace(self, curves=curves)
 
     def metrics(self) -> dict[str, Estimate]:
-        """Return all metrics under flat names, those of curves under ``name.t0.2`` and so on."""
+        """Return all metrics of a score under flat names, those of curves under ``name.t0.2`` and so on."""
         points = {point(name, t): estimate for name, curve in self.curves.items() for t, estimate in curve.items()}
         return self.values | points
 
@@ -122,8 +122,8 @@ class Score:
         return replace(self, values=values, curves=curves)
 
     def flat(self) -> dict[str, float]:
-        """Return the numbers of all metrics: ``name``; bounds as ``name.low`` and ``name.high``; numbers of questions
-        as ``name.n``.
+        """Return the score's numbers of all metrics: ``name``; bounds as ``name.low`` and ``name.high``; numbers of
+        questions as ``name.n``.
         """
         flat: dict[str, float] = {}
         for name, estimate in self.metrics().items():
@@ -146,7 +146,7 @@ HUMAN_ABSTENTION = "human_abstention"
 
 @dataclass
 class Correction:
-    """Metrics that carry the errors of the grader, corrected by labels.
+    """Corrected score: metrics that carry the errors of the grader, corrected by labels.
 
     ``curves`` and ``values`` are as in :class:`Score`. By the flat name of each, ``of`` is the metric that it corrects
     and ``labels`` the number of its labels. ``uncorrected`` holds the reason for metrics that stay as they are.
@@ -166,14 +166,14 @@ class Correction:
             self.of[point(name, t)], self.labels[point(name, t)] = point(of, t), number
 
     def add_mean(self, name: str, of: str, shares: Mapping[float, tuple[Estimate, int]]) -> None:
-        """Add the mean of answers at one temperature."""
+        """Add to the corrected score the mean of answers at one temperature."""
         for share, number in shares.values():
             self.values[name], self.of[name], self.labels[name] = share, of, number
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Answers to score.
+    """Answers to score: the input of a metric.
 
     ``baseline`` holds the graded greedy answers, ``graded`` those of the sampler, ``exact_curves`` the accuracies from
     the model's probabilities (:data:`robust_eval.answer.EXACT_CURVES`; may be empty). ``estimator`` is that of the
@@ -193,7 +193,7 @@ class Measured:
 
 
 class Metric(Protocol):
-    """Scoring method; a dataclass whose fields are its configuration.
+    """Base class of metrics (scoring methods); a dataclass whose fields are its configuration.
 
     A subclass defines ``axis`` and ``score``, and often ``check``; docs/development/metrics.md has a complete one.
 
@@ -238,7 +238,7 @@ class Metric(Protocol):
         return
 
     def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:
-        """Score the answers to ``questions``."""
+        """Score the answers to ``questions`` by this metric."""
 
     def corrected(self, questions: Sequence[Question], measured: Measured, seed: int) -> "Correction":
         """Return the supervised metrics corrected by human labels, from answer tables with :data:`HUMAN_LABEL`; by
@@ -249,7 +249,7 @@ class Metric(Protocol):
 
 @dataclass(frozen=True)
 class Grid:
-    """Graded answers of n questions at T temperatures, summed over trials.
+    """Grid of graded answers to score, of n questions at T temperatures, summed over trials.
 
     ``correct`` and ``replies`` are (n, T) sums of weights, counts where every answer weighs the same: then a tie at
     one half is exact (docs/methods.md, §1). Answers without a reply (filtered, error) are in neither, and answers
@@ -263,13 +263,13 @@ class Grid:
 
     @property
     def accuracy(self) -> Floats:
-        """(n, T) share of right replies; NaN without any reply."""
+        """(n, T) share of right replies of a graded grid; NaN without any reply."""
         with np.errstate(invalid="ignore"):
             return np.where(self.replies > 0, self.correct / self.replies, np.nan)
 
 
 def question_rows(question_ids: Sequence[str], answers: pa.Table) -> NDArray[np.intp]:
-    """Return (N,) the row of the question of each answer."""
+    """Return (N,) the row of the question of each graded answer."""
     found = pc.index_in(answers["question_id"], value_set=pa.array(question_ids, pa.string()))
     if found.null_count:
         raise KeyError(answers["question_id"].filter(found.is_null())[0].as_py())
@@ -320,7 +320,7 @@ def verdicts(graded: pa.Table) -> Floats:
 
 
 def reply_weights(graded: pa.Table) -> Floats:
-    """Return the weight of each answer; 1 if all are trials, so that their sums are exact.
+    """Return the weight of each answer in a score; 1 if all are trials, so that their sums are exact.
 
     Each of k trials weighs 1/k, or all weigh the same; the weight of an enumerated answer is its probability.
     """
@@ -336,7 +336,7 @@ def reply_weights(graded: pa.Table) -> Floats:
 
 
 def mean_estimate(values: Floats, groups: Sequence[str] | None, limits: Limits = UNKNOWN) -> Estimate:
-    """Return the mean over questions, without undefined ones (NaN), with its interval
+    """Return a score's mean over questions, without undefined ones (NaN), with its interval
     (:func:`~robust_eval.stats.interval.mean_bounds`).
     """
     defined = ~np.isnan(values)
@@ -353,8 +353,8 @@ def estimate(
     seed: int,
     defined: NDArray[np.bool_],
 ) -> Estimate:
-    """Return a statistic of per-question arrays (only the ``defined`` questions) with its bootstrap
-    interval, if any.
+    """Return a score's statistic of per-question arrays (only the ``defined`` questions) with its bootstrap interval,
+    if any.
     """
     if not defined.any():
         return Estimate(float("nan"))
@@ -371,17 +371,17 @@ def median_estimate(values: Floats) -> Estimate:
 
 
 def count_defined(values: Floats) -> int:
-    """Return the number of values that are not NaN."""
+    """Return the number of a score's values that are not NaN."""
     return int(np.count_nonzero(~np.isnan(values)))
 
 
 def masked(mask: NDArray[np.bool_], values: ArrayLike) -> Floats:
-    """Return the values inside the mask, as numbers; NaN elsewhere."""
+    """Return a score's values inside the mask, as numbers; NaN elsewhere."""
     return np.where(mask, np.asarray(values, dtype=float), np.nan)
 
 
 def proportion(count: int, of: int) -> Estimate:
-    """Return a share of independent items with its 95 % interval (Wilson, 1927); undefined of nothing.
+    """Return the score of a share of independent items with its 95 % interval (Wilson, 1927); undefined of nothing.
 
     >>> [round(number, 3) for number in proportion(483, 500)]
     [0.966, 0.946, 0.979]

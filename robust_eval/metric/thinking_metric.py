@@ -125,7 +125,7 @@ SPECS: tuple[MetricSpec, ...] = (
 
 
 def budget_spec(spec: MetricSpec, budget: Budget) -> MetricSpec:
-    """Return one of :data:`BUDGET_SPECS` for a budget: a number of tokens, or a word, declared by a run.
+    """Return one of :data:`BUDGET_SPECS` for a reasoning budget: a number of tokens, or a word, declared by a run.
 
     >>> budget_spec(BUDGET_SPECS[0], 64).name, budget_spec(BUDGET_SPECS[0], "low").name
     ('thinking.accuracy.b64', 'thinking.accuracy.low')
@@ -135,7 +135,7 @@ def budget_spec(spec: MetricSpec, budget: Budget) -> MetricSpec:
 
 
 def median_spec(budgets: Sequence[Budget]) -> MetricSpec:
-    """Return :data:`MEDIAN`, with the words of a service counted.
+    """Return :data:`MEDIAN` of reasoning budgets, with the words of a service counted.
 
     >>> median_spec(["low", "high"]).label
     'median breaking budget, counted from 1 (low, high)'
@@ -144,7 +144,7 @@ def median_spec(budgets: Sequence[Budget]) -> MetricSpec:
 
 
 def counted(budgets: Sequence[Budget]) -> str:
-    """Return the words of a service in their order, for metrics that count them; empty for numbers of tokens."""
+    """Return a service's budgets in words in their order, for metrics that count them; empty for numbers of tokens."""
     return "" if isinstance(budgets[0], int) else f", counted from 1 ({', '.join(map(str, budgets))})"
 
 
@@ -154,7 +154,7 @@ _ITEM = ("question_id", "rewrite")
 
 @dataclass(frozen=True)
 class TraceGrid:
-    """Answers to n questions at one temperature, with each of B budgets after each of K traces.
+    """Answers to n questions at one temperature, with each of B budgets after each of K reasoning traces.
 
     ``right`` and ``replies`` are (n, B, K): how many answers are right, and of how many, or their probabilities.
     ``error`` is (n, B, K), the square of the standard error of such probabilities. ``tokens`` is (n, B), the
@@ -168,12 +168,12 @@ class TraceGrid:
 
     @property
     def accuracy(self) -> Floats:
-        """(n, B) mean over traces of the share of right answers after each; NaN without any reply."""
+        """(n, B) mean over reasoning traces of the share of right answers after each; NaN without any reply."""
         share = share_of(self.right, self.replies)
         return share_of(np.nansum(share, axis=2), np.count_nonzero(~np.isnan(share), axis=2).astype(float))
 
     def variance(self, exact: bool) -> Variance:
-        """Return the variance of right and wrong, with the largest budget."""
+        """Return the variance of right and wrong between and within reasoning traces, with the largest budget."""
         right, replies = self.right[:, -1], self.replies[:, -1]
         if exact:
             return exact_variance(share_of(right, replies), self.error[:, -1])
@@ -182,7 +182,7 @@ class TraceGrid:
 
 @dataclass
 class ReasoningBudget(Metric):
-    """Budgets are censored above: a fact may be right with a smaller one and not with the largest."""
+    """Metric of reasoning budgets, censored above: a fact may be right with a smaller one and not with the largest."""
 
     threshold: float = 0.5
     """A fact is known with a budget if at least this share of its answers is right; below this share, it breaks at a
@@ -201,12 +201,12 @@ class ReasoningBudget(Metric):
             raise ValueError(f"d must be above 0, not {self.d:g}")
 
     def specs_under(self, sampler: Sampler) -> Sequence[MetricSpec]:
-        """See :class:`Metric`: each budget of the sampler."""
+        """See :class:`Metric`: specs for each reasoning budget of the sampler."""
         others = [spec for spec in self.specs if spec not in BUDGET_SPECS]
         return [*others, *(budget_spec(spec, budget) for budget in sampler.budgets for spec in BUDGET_SPECS)]
 
     def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:
-        """Return the variance with the largest budget, and the effect of every budget, at each temperature.
+        """Return the variance with the largest budget, and the effect of every reasoning budget, at each temperature.
 
         Table ``thinking`` has a row for each question and temperature, ``thinking_budgets`` one for each budget.
         """
@@ -264,7 +264,7 @@ class ReasoningBudget(Metric):
         groups: Sequence[str] | None,
         seed: int,
     ) -> None:
-        """Add the shares of the variance between traces and within the answers after one, over all questions."""
+        """Add the variance's shares between reasoning traces and within the answers after one, over all questions."""
         for t, (between, within) in zip(temperatures, variances, strict=True):
             whole, is_defined = between + within, ~np.isnan(between + within)
             for spec, part in ((SHARE_BETWEEN, between), (SHARE_WITHIN, within)):
@@ -275,7 +275,7 @@ class ReasoningBudget(Metric):
     def _add_agreement(
         self, result: Score, questions: Sequence[Question], measured: Measured, budget: Budget, seed: int
     ) -> None:
-        """Add the agreement of the traces of a question, as its raters: each counts by its most frequent answer."""
+        """Add the agreement of a question's reasoning traces as raters: each counts by its most frequent answer."""
         raters = with_votes(questions, answers_of_traces(measured.graded, budget), lambda pairs: [0.0] * len(pairs))
         agreed = AnswerAgreement().score(questions, Measured(measured.baseline, raters), seed)
         for spec, name in ((KAPPA, "agreement.kappa"), (PLURALITY, "agreement.plurality")):
@@ -313,7 +313,7 @@ class ReasoningBudget(Metric):
 
 
 def budgets_of(graded: pa.Table) -> list[Budget]:
-    """Return the budgets of the answers, ascending; UserError without any."""
+    """Return the reasoning budgets of the answers, ascending; UserError without any."""
     tags = [read_reasoning(form) for form in graded["form"].unique().to_pylist()]
     budgets = {budget for tag in tags if tag is not None for budget in tag.budgets}
     if not budgets or len({type(budget) for budget in budgets}) > 1:
@@ -328,8 +328,8 @@ def by_trace(
     exact: bool = False,
     curves: pa.Table | None = None,
 ) -> TraceGrid:
-    """Return the answers at one temperature; enumerated ones (``exact``) count by their probability, with the errors
-    from ``curves``.
+    """Return the answers after reasoning at one temperature; enumerated ones (``exact``) count by their probability,
+    with the errors from ``curves``.
     """
     errors = {} if curves is None else {(name, at): se for name, at, se in rows(curves, *_ITEM, "standard_error")}
     row = {question_id: place for place, question_id in enumerate(question_ids)}
@@ -359,8 +359,8 @@ def by_trace(
 
 
 def answers_of_traces(graded: pa.Table, budget: Budget) -> pa.Table:
-    """Return the most frequent answer after each trace with a budget, as a rater of the question: the number of the
-    trace is in place of a rewrite's.
+    """Return the most frequent answer after each reasoning trace with a budget, as a rater of the question: the number
+    of the trace is in place of a rewrite's.
     """
     weight: dict[tuple[str, float, int], dict[str | None, list[tuple[float, int]]]] = {}
     columns = rows(graded, "question_id", "temperature", "trial", "form", "label", "outcome", "weight")
@@ -405,7 +405,7 @@ def _of_questions(
 
 
 def _of_budgets(score: Score, temperatures: Sequence[float], budgets: Sequence[Budget]) -> pa.Table:
-    """Return the accuracy, the tokens and the share of known facts with each budget, with intervals."""
+    """Return the accuracy, the tokens and the share of known facts with each reasoning budget, with intervals."""
     records = []
     for t in temperatures:
         for place, budget in enumerate(budgets):

@@ -77,7 +77,7 @@ _OF_PROBABILITIES = ("brier", "ece", "ece_corrected")
 
 
 def specs_of(name: str) -> dict[str, MetricSpec]:
-    """Return the specs of a score's metrics, by the metric."""
+    """Return the specs of an uncertainty score's metrics, by the metric."""
     label, is_leading = SCORES[name].label, name in _LEADING
     auroc = MetricSpec(
         f"uncertainty.auroc.{name}",
@@ -99,7 +99,7 @@ SPECS: tuple[MetricSpec, ...] = tuple(spec for name in SCORES for spec in specs_
 
 @dataclass
 class ErrorDetection(Metric):
-    """Uncertainty scores of answers against their errors (docs/uncertainty.md).
+    """Uncertainty metric: scores of answers against their errors (docs/uncertainty.md).
 
     Of the scores that the answers allow, those of sampled answers are at the temperature nearest to 1.
     """
@@ -156,8 +156,8 @@ class ErrorDetection(Metric):
     def _add(
         self, result: Score, name: str, uncertainty: Floats, correct: Floats, groups: Sequence[str] | None
     ) -> None:
-        """Add the metrics of a score; the reason why there are none if all answers are right, as of a sweep of known
-        facts, or all wrong.
+        """Add the metrics of an uncertainty score; the reason why there are none if all answers are right, as of a
+        sweep of known facts, or all wrong.
         """
         specs = {key: spec.name for key, spec in specs_of(name).items()}
         n = count_defined(np.where(np.isnan(correct), np.nan, uncertainty))
@@ -240,7 +240,7 @@ def _early_break(question_ids: Sequence[str], measured: Measured) -> Floats:
 
 
 def _reason(correct: Floats) -> str:
-    """Return the reason why no score can rank the errors; empty if there are right and wrong answers."""
+    """Return the reason why no uncertainty score can rank the errors; empty if there are right and wrong answers."""
     share = defined_mean(correct)
     return NONE_GRADED if np.isnan(share) else {0.0: ALL_WRONG, 1.0: ALL_RIGHT}.get(share, "")
 
@@ -262,7 +262,7 @@ def _table_of_scores(result: Score, scores: Mapping[str, Floats], correct: Float
 
 
 def _differences(scores: Mapping[str, Floats], correct: Floats, groups: Sequence[str] | None) -> pa.Table:
-    """Return the AUROC of each score minus that of each later one, on the questions that have both."""
+    """Return the AUROC of each uncertainty score minus that of each later one, on the questions that have both."""
     records = []
     for one, other in combinations(scores, 2):
         both = ~np.isnan(scores[one]) & ~np.isnan(scores[other]) & ~np.isnan(correct)

@@ -55,7 +55,7 @@ class AnswerVariance(NamedTuple):
     temperature: float = DEFAULT_TEMPERATURE
 
     def standard_error(self, questions: float = 0, rewrites: float = 0, trials: float = 0) -> float:
-        """Return the standard error of the mean accuracy with so many more of each; NaN if unknown."""
+        """Return the accuracy's standard error with so many more questions, rewrites and trials; NaN if unknown."""
         if self.questions < 2:
             return math.nan
         numbers = self.questions + questions, self.rewrites + rewrites, self.trials + trials
@@ -63,14 +63,14 @@ class AnswerVariance(NamedTuple):
 
     @property
     def interval_words(self) -> str:
-        """Half the width of the 95 % interval, and a sentence on it with :data:`MORE` of each."""
+        """Half the width of the 95 % interval, and a sentence on it with :data:`MORE` of each variance component."""
         errors = {f"{n} more {of}": self.standard_error(**{of: n}) for of, n in MORE.items()}
         widths = [f"±{NORMAL_95 * each:.3f} with {more}" for more, each in errors.items() if not math.isnan(each)]
         return f"±{NORMAL_95 * self.standard_error():.3f}. It would be {', '.join(widths)}"
 
 
 def component_shares(components: VarianceComponents) -> str:
-    """Return the shares of the components, without negative ones: "31% between questions, …"."""
+    """Return the shares of the variance components, without negative ones: "31% between questions, …"."""
     question, rewrite, trial = (each.value for each in components)
     named = {
         "questions" + (" in one wording each" if math.isnan(rewrite) else ""): question,
@@ -126,7 +126,7 @@ def _variance(
 
 @dataclass
 class VarianceDecomposition(Metric):
-    """Variance of right and wrong between questions, rewrites and trials, at the temperature nearest to 1
+    """Metric of the variance of right and wrong between questions, rewrites and trials, at the temperature nearest to 1
     (docs/profile.md).
     """
 
@@ -134,11 +134,11 @@ class VarianceDecomposition(Metric):
     specs = SPECS
 
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
-        """Raise UserError unless each question has at least two answers, and a finite number."""
+        """Raise UserError unless each question has at least two answers for a variance, and a finite number."""
         refuse_single_answers("variance", repetitions, "sampler=perturbation or sampler=repetition")
 
     def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:
-        """Return the components that the answers show, and the standard error of the mean accuracy.
+        """Return the variance components that the answers show, and the standard error of the mean accuracy.
 
         Table ``variance`` has the standard error for these numbers of questions, rewrites and trials, and for twice as
         many of each.
