@@ -96,7 +96,7 @@ def remapped_kappa(counts: ArrayLike, categories: ArrayLike, draws: int = 1000, 
 
 
 def _chance_agreement(mapped: tuple[Integers, Integers, Floats], part: tuple[int, np.random.Generator]) -> Floats:
-    """Return the chance agreement of each random mapping of the numbers of labels (n,) and of categories (n,) of
+    """Return the chance agreement (κ) of each random mapping of the numbers of labels (n,) and of categories (n,) of
     questions, and the share of each label (n, most labels).
     """
     labels, categories, shares = mapped
@@ -206,7 +206,7 @@ def normalized_certainty(counts: ArrayLike, categories: ArrayLike) -> float:
 
 
 def question_certainty(counts: ArrayLike, categories: ArrayLike) -> Floats:
-    """Return (n,) H_η of each question (:func:`normalized_certainty`); NaN with fewer than two raters.
+    """Return (n,) raters' certainty H_η of each question (:func:`normalized_certainty`); NaN with fewer than two.
 
     >>> question_certainty([[2, 2], [4, 0], [1, 0]], [2, 2, 2]).tolist()
     [0.0, 1.0, nan]
@@ -219,7 +219,7 @@ def question_certainty(counts: ArrayLike, categories: ArrayLike) -> Floats:
 
 
 class Certainty(NamedTuple):
-    """Both certainties of a question: normalised certainty H_η and Gibbs' M2."""
+    """Both certainties of a question's raters: normalised certainty H_η and Gibbs' M2."""
 
     certainty: float
     m2: float
@@ -271,7 +271,7 @@ def squared_shares(counts: ArrayLike) -> Floats:
 
 
 def _of_questions(rated: NDArray[np.bool_], values: Floats) -> Floats:
-    """Return (n,) the values of the questions that are ``rated`` (n,); NaN for the others."""
+    """Return (n,) the agreement of the questions that are ``rated`` (n,); NaN for the others."""
     of_all = np.full(len(rated), np.nan)
     of_all[rated] = values
     return of_all
@@ -291,7 +291,7 @@ def beyond_chance(observed: ArrayLike, chance: ArrayLike) -> Floats:
 
 
 def _counts(counts: ArrayLike) -> tuple[Floats, NDArray[np.bool_]]:
-    """Return the checked counts, and a mask of the questions with at least two raters."""
+    """Return the checked label counts, and a mask of the questions with at least two raters."""
     f = np.asarray(counts, dtype=float)
     if f.ndim != 2:
         raise ValueError(f"counts must be (questions, labels), not {f.shape}")
@@ -301,8 +301,8 @@ def _counts(counts: ArrayLike) -> tuple[Floats, NDArray[np.bool_]]:
 
 
 def _with_categories(counts: ArrayLike, categories: ArrayLike) -> tuple[Floats, Integers, NDArray[np.bool_]]:
-    """Return counts, categories, and a mask of the questions with at least two raters; ValueError names a question with
-    too many labels.
+    """Return label counts, categories, and a mask of the questions with at least two raters; ValueError names a
+    question with too many labels.
     """
     f, rated = _counts(counts)
     k = np.asarray(categories)

@@ -28,7 +28,7 @@ class LabelCounts(NamedTuple):
     wrong: Floats
 
     def rates(self, grid: Floats, times: Floats | None = None) -> ErrorRates:
-        """Return the error rates (T,), with each question counted ``times`` (n,) times."""
+        """Return the grader's error rates (T,), with each question counted ``times`` (n,) times."""
         weight = np.ones(len(self.right)) if times is None else times
         totals = [weight @ counts for counts in self]
         true_positives, right, true_negatives, wrong = totals
@@ -36,7 +36,7 @@ class LabelCounts(NamedTuple):
 
 
 class LabelledGrid(NamedTuple):
-    """Verdicts on n questions at T temperatures, with labels of some answers.
+    """Grid of a grader's verdicts on n questions at T temperatures, with labels of some answers.
 
     ``right`` and ``replies`` are (n, T): how many verdicts are right, and how many there are. ``temperatures`` (T,) are
     strictly increasing; ``threshold`` and ``estimator`` are as :func:`~robust_eval.stats.frs.breaking_temperature` has
@@ -54,7 +54,7 @@ class LabelledGrid(NamedTuple):
 def _shrink_difference(
     rates: ErrorRates, true_positives: Floats, right: Floats, true_negatives: Floats, wrong: Floats
 ) -> ErrorRates:
-    """Shrink the difference between sensitivity and specificity by James-Stein.
+    """Shrink the difference between the grader's sensitivity and specificity by James-Stein.
 
     Where the two are alike the crossing of one half does not move, and a difference that is but noise would move it.
     The difference is that within temperatures: right answers are those of low ones, where graders err less, so that
@@ -84,7 +84,7 @@ def _shrink_difference(
 def label_counts(
     verdicts: Floats, labels: Floats, rows: NDArray[np.intp], columns: NDArray[np.intp], weights: Floats, shape: Any
 ) -> LabelCounts:
-    """Return labelled answers (N,) as counts; ``rows`` and ``columns`` (N,) are their questions and temperatures."""
+    """Return answers with labels (N,) as counts; ``rows`` and ``columns`` (N,) are their questions and temperatures."""
     is_labelled = ~np.isnan(labels) & ~np.isnan(verdicts)
     counts = []
     for label in (1.0, 0.0):
@@ -162,7 +162,7 @@ def break_intervals(
 
 
 def _interval(value: float, draws: Floats) -> Estimate:
-    """Return a value with its 95 % bootstrap interval, if that has a width."""
+    """Return a corrected break's value with its 95 % bootstrap interval, if that has a width."""
     levels = [0.025, 0.975]
     if math.isnan(value) or not len(draws):
         return Estimate(value)

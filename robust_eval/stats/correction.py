@@ -37,7 +37,7 @@ to its ends. Without it the few labels of one end would make the rates there, on
 
 
 class _Pool(NamedTuple):
-    """Estimate from a pool of answers: the mean of the labels, moved by the difference of the verdicts.
+    """Corrected estimate from a pool of answers: the mean of the labels, moved by the difference of the verdicts.
 
     ``influence`` (N,) is the effect of each answer of the run on the estimate. ``is_degenerate`` is True if labels
     do not vary about the verdicts.
@@ -58,7 +58,7 @@ def corrected_mean(
     weights: ArrayLike | None = None,
     counts: ArrayLike | None = None,
 ) -> Estimate:
-    """Return the mean of the labels of all answers, estimated from some labels and all verdicts.
+    """Return the corrected mean: that of the labels of all answers, estimated from some labels and all verdicts.
 
     It is mean_n(Y) + λ (mean_N(G) − mean_n(G)), where G are verdicts, Y labels, n the answers with a label and N those
     without; λ = Cov_n(Y, G) / ((1 + n/N) Var(G)), between 0 and 1. λ = 0, where verdicts say nothing or every answer
@@ -175,7 +175,7 @@ def _by_neighbours(
 
 
 def corrected_rate(rate: ArrayLike, sensitivity: ArrayLike, specificity: ArrayLike) -> Any:
-    """Return the share of right answers behind a share of right verdicts, clipped to [0, 1].
+    """Return the corrected share of right answers behind a share of right verdicts, clipped to [0, 1].
 
     (rate + specificity − 1) / (sensitivity + specificity − 1); NaN where that divisor is below 0.2, because the
     verdicts say too little. Arrays broadcast; NaN in, NaN out. ValueError for a rate outside of [0, 1].
@@ -232,7 +232,7 @@ def error_rates(
 
 
 def _rate(successes: Floats, number: Floats, grid: Floats) -> Floats:
-    """Return (…, T) the rate of one verdict: its share at each temperature, or a logistic regression."""
+    """Return (…, T) the error rate of one verdict: its share at each temperature, or a logistic regression."""
     with np.errstate(invalid="ignore", divide="ignore"):
         shares = successes / number
     is_separate = np.asarray((number >= MIN_LABELS).all(axis=-1))
@@ -242,7 +242,7 @@ def _rate(successes: Floats, number: Floats, grid: Floats) -> Floats:
 
 
 def _logistic(hits: Floats, number: Floats, grid: Floats) -> Floats:
-    """Return (…, T) the fitted rates: Newton's method on the likelihood, for many data sets at once."""
+    """Return (…, T) the fitted rates of verdicts: Newton's method on the likelihood, for many data sets at once."""
     x = grid - grid.mean() if len(grid) > 1 else np.zeros(1)
     x = x / max(float(np.abs(x).max()), 1.0)
     successes, trials = np.array(hits, dtype=float), np.array(number, dtype=float)
@@ -265,7 +265,7 @@ def _logistic(hits: Floats, number: Floats, grid: Floats) -> Floats:
 
 
 def labels_to_halve(labels: int, width: float, width_of_all: float) -> float:
-    """Return the number of labels that would halve an interval of ``width``.
+    """Return the number of human labels that would halve an interval of ``width``.
 
     The variance is that of questions and verdicts, which the interval of all answers labelled would have
     (``width_of_all``), and a rest that falls with one over the labels. inf where half lies below what labels can do;
@@ -282,7 +282,7 @@ def labels_to_halve(labels: int, width: float, width_of_all: float) -> float:
 
 
 class _JudgedAnswers(NamedTuple):
-    """Answers that have a verdict, as arrays (N,)."""
+    """Answers with a verdict, to be corrected by labels, as arrays (N,)."""
 
     verdicts: Floats
     labels: Floats
@@ -302,7 +302,7 @@ class _JudgedAnswers(NamedTuple):
         counts: ArrayLike | None,
         level: float,
     ) -> "_JudgedAnswers":
-        """Check the arguments; ValueError names the one that is wrong."""
+        """Check the arguments of a correction; ValueError names the one that is wrong."""
         check_level(level)
         g, y = np.asarray(verdicts, dtype=float), np.asarray(labels, dtype=float)
         n = len(g)
@@ -334,7 +334,7 @@ class _JudgedAnswers(NamedTuple):
         return ~np.isnan(self.labels)
 
     def share(self, rows: NDArray[np.bool_]) -> float:
-        """Return the share of all answers that some of them are."""
+        """Return the share of all judged answers that some of them are."""
         return float(self.counts[rows].sum() / self.counts.sum())
 
     def label_share(self, labelled: NDArray[np.bool_]) -> Floats:
@@ -343,11 +343,11 @@ class _JudgedAnswers(NamedTuple):
         return np.asarray(weights / weights.sum())
 
     def mean(self, rows: NDArray[np.bool_]) -> float:
-        """Return the mean verdict of some answers."""
+        """Return the mean verdict of some judged answers."""
         return float(np.average(self.verdicts[rows], weights=self.counts[rows]))
 
     def centred(self, rows: NDArray[np.bool_]) -> Floats:
-        """Return (N,) the influence of each answer on that mean."""
+        """Return (N,) the influence of each judged answer on its mean verdict."""
         weight = np.where(rows, self.counts, 0) / self.counts[rows].sum()
         return np.asarray(weight * (self.verdicts - self.mean(rows)))
 
@@ -361,7 +361,7 @@ class _JudgedAnswers(NamedTuple):
         parameters: int = 1,
         score: NDArray[np.bool_] | None = None,
     ) -> Estimate:
-        """Return an estimate with the interval that follows from the influence of each question.
+        """Return a corrected estimate with the interval that follows from the influence of each question.
 
         ``parameters`` is the number of fitted ones; ``score`` (N,) are the answers whose mean this is, if the interval
         is to hold Wilson's as well.
@@ -386,7 +386,7 @@ class _JudgedAnswers(NamedTuple):
 
 
 def _power(data: _JudgedAnswers, pools: Sequence[NDArray[np.bool_]]) -> float:
-    """Return λ of some pools, each a mask of the answers."""
+    """Return the power λ of a correction's pools, each a mask of the answers."""
     covariance = variance = 0.0
     for inside in pools:
         labelled = data.labelled & inside

@@ -8,14 +8,14 @@ from robust_eval.stats.interval import Floats
 
 
 def pearson(x: Floats, y: Floats) -> float:
-    """Return Pearson's r; NaN if one side does not vary."""
+    """Return Pearson's correlation r; NaN if one side does not vary."""
     x, y = x - x.mean(), y - y.mean()
     norm = math.sqrt((x * x).sum() * (y * y).sum())
     return float(np.clip((x * y).sum() / norm, -1, 1)) if norm > 1e-12 else math.nan
 
 
 def spearman(x: Floats, y: Floats) -> float:
-    """Return Spearman's ρ, with ties at their mean rank; NaN if one side does not vary.
+    """Return Spearman's rank correlation ρ, with ties at their mean rank; NaN if one side does not vary.
 
     >>> round(spearman(np.array([1.0, 2.0, 2.0, np.inf]), np.array([4.0, 3.0, 3.0, 0.0])), 4)
     -1.0
@@ -26,7 +26,7 @@ def spearman(x: Floats, y: Floats) -> float:
 
 
 def kendall(x: Floats, y: Floats) -> float:
-    """Return Kendall's τ_b of values and a few levels; NaN if one side does not vary.
+    """Return Kendall's rank correlation τ_b of values and a few levels; NaN if one side does not vary.
 
     τ_b = (C − D) / √(P_x P_y), with C and D pairs in the same and in the opposite order, P_x and P_y pairs that differ.
     """

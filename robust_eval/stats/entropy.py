@@ -117,7 +117,7 @@ def miller_madow(counts: ArrayLike, maximum: ArrayLike) -> Floats:
 
 
 def guessed_entropy(choices: int, trials: int) -> float:
-    """Return the mean entropy (nats) of answers drawn evenly among the choices.
+    """Return the mean entropy (nats) of guessing: answers drawn evenly among the choices.
 
     >>> round(guessed_entropy(2, 2), 4)
     0.3466

@@ -11,8 +11,8 @@ from robust_eval.stats.interval import SHARE, UNKNOWN, Floats, check_level, mean
 
 
 class Estimate(NamedTuple):
-    """A value with its confidence interval, of 95 % unless a function takes another level; NaN where undefined, NaN
-    bounds where there is no interval.
+    """Estimate: a value with its confidence interval, of 95 % unless a function takes another level; NaN where
+    undefined, NaN bounds where there is no interval.
 
     No interval is without width: where all questions are alike, it is exact or there is none
     (:func:`robust_eval.metric.score.mean_estimate`).
@@ -32,7 +32,7 @@ UNDEFINED = Estimate(float("nan"))
 
 
 def mean_interval(values: ArrayLike, groups: ArrayLike | None = None, level: float = 0.95) -> Estimate:
-    """Return the mean over questions with Student's interval; of values that are all 0 or 1, with Wilson's.
+    """Return the mean over questions as an estimate with Student's interval; of values all 0 or 1, with Wilson's.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def mean_interval(values: ArrayLike, groups: ArrayLike | None = None, level: flo
 
 
 def share_interval(successes: ArrayLike, groups: ArrayLike | None = None, level: float = 0.95) -> Estimate:
-    """Return the share of ``successes``, (n,) of 1 and 0, or True and False, as :func:`mean_interval` does.
+    """Return the estimate of the share of ``successes``, (n,) of 1 and 0 or True and False, as :func:`mean_interval`.
 
     ``groups``, ``level``, NaN and the result are those of :func:`mean_interval`; ValueError for other values, too.
 
@@ -123,7 +123,7 @@ def _mean_estimate(values: Floats, groups: NDArray[Any] | None, level: float) ->
 def _defined(
     arrays: dict[str, ArrayLike], groups: ArrayLike | None, level: float, binary: bool = False
 ) -> tuple[list[Floats], NDArray[Any] | None]:
-    """Check the arguments; return the arrays and the groups without the questions that have a NaN."""
+    """Check an estimate's arguments; return the arrays and the groups without the questions that have a NaN."""
     check_level(level)
     columns = [np.asarray(array, dtype=float) for array in arrays.values()]
     labels = None if groups is None else np.asarray(groups)
@@ -139,7 +139,7 @@ def _defined(
 
 
 def with_interval(estimate: Estimate, form: str = ".3f", n: int | None = None) -> str:
-    """Format a value with, in brackets, its bounds and number of questions, if any.
+    """Format an estimate's value with, in brackets, its bounds and number of questions, if any.
 
     >>> with_interval(Estimate(0.5, 0.25, 0.75), n=12), with_interval(Estimate(0.5))
     ('0.500 (0.250 to 0.750, n = 12)', '0.500')
@@ -155,7 +155,7 @@ def interval(estimate: Estimate, form: str = ".3f", n: int | None = None) -> str
 
 
 def bounds(low: float, high: float, form: str = ".3f") -> str:
-    """Format the bounds of an interval, with more digits until they differ; three decimals for a form such as g.
+    """Format an estimate's bounds, with more digits until they differ; three decimals for a form such as g.
 
     >>> bounds(0.25, 0.5), bounds(0.6496, 0.6502)
     ('0.250 to 0.500', '0.6496 to 0.6502')

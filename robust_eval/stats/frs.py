@@ -18,7 +18,7 @@ TOLERANCE = 1e-9
 
 
 def top_entropy(probabilities: ArrayLike, k: int = 10, renormalize: bool = True) -> Floats:
-    """Return the entropy of the k most probable tokens, with logarithm to base k.
+    """Return FRS's initial entropy, that of the k most probable tokens, with logarithm to base k.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def top_entropy(probabilities: ArrayLike, k: int = 10, renormalize: bool = True)
 def breaking_temperature(
     accuracy: ArrayLike, temperatures: ArrayLike, threshold: float = 0.5, estimator: str = "first"
 ) -> Floats:
-    """Return the lowest temperature of the grid with less than ``threshold`` of the trials right.
+    """Return t_b, the lowest temperature of the grid with less than ``threshold`` of the trials right.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def _check_threshold(threshold: float) -> None:
 
 
 def _non_increasing(accuracy: Floats) -> Floats:
-    """Fit a non-increasing curve by least squares to the defined points of a curve; undefined ones stay NaN."""
+    """Fit a non-increasing accuracy curve by least squares to its defined points; undefined ones stay NaN."""
     fitted = accuracy.copy()
     defined = ~np.isnan(accuracy)
     if defined.any():
@@ -232,7 +232,7 @@ def factual_robustness_score(
 
 
 def crossing_temperature(accuracy: Floats, temperatures: Floats, threshold: float) -> float:
-    """Return the lowest temperature at which a curve falls below a threshold.
+    """Return the lowest temperature at which an accuracy curve falls below a threshold.
 
     ``accuracy`` (T,) has no NaN, ``temperatures`` (T,) are at least two and strictly increasing; an accuracy equal to
     the ``threshold`` holds. Between temperatures the curve is interpolated by monotone cubic pieces (Fritsch & Carlson

@@ -29,7 +29,7 @@ _BLOCK = 2**16  # elements of one block of resampled data: its arrays of 512 kB 
 
 
 def check_level(level: float) -> None:
-    """Raise ValueError for a level that is not in (0, 1)."""
+    """Raise ValueError for a confidence level of an interval that is not in (0, 1)."""
     if not 0 < level < 1:
         raise ValueError(f"level must be between 0 and 1, not {level}")
 
@@ -62,7 +62,7 @@ def mean_bounds(
 
 
 def share_bounds(share: float, n: float, error: float, quantile: float) -> tuple[float, float]:
-    """Return Wilson's score interval of a ``share`` of ``n`` questions, from −``quantile`` to ``quantile``.
+    """Return bounds of Wilson's score interval of a ``share`` of ``n`` questions, from −``quantile`` to ``quantile``.
 
     The effective number of questions follows from the standard ``error`` of the share: at most n, and n for an error of
     0.
@@ -112,7 +112,7 @@ def paired_share_bounds(
 
 
 def _upper_bound(gained: float, lost: float, n: float, quantile: float, level: float) -> float:
-    """Return the upper bound of the share gained minus the share lost, of n questions."""
+    """Return Tango's upper bound of the share gained minus the share lost, of n questions."""
     if gained >= n:
         return 1.0
 
@@ -210,7 +210,7 @@ def _share_below_zero(factors: Floats) -> float:
 
 
 def units_and_error(values: Floats, groups: ArrayLike | None = None) -> tuple[int, float]:
-    """Return the number of independent units and the standard error of the mean over them; NaN of a single unit.
+    """Return the number of independent units of an interval, and the standard error of their mean; NaN of one unit.
 
     >>> units_and_error(np.array([0.0, 0.0, 1.0, 1.0]), ["a", "a", "b", "b"])
     (2, 0.5)
@@ -231,7 +231,7 @@ def student_quantile(level: float, freedom: int) -> float:
 
 
 def _units(values: Floats, groups: ArrayLike | None) -> tuple[Floats, Floats]:
-    """Return the sums and the sizes of the independent units."""
+    """Return the sums and the sizes of the independent units (groups of questions) of an interval."""
     if groups is None:
         return values, np.ones(len(values))
     group = np.unique(np.asarray(groups), return_inverse=True)[1]
@@ -286,7 +286,7 @@ def drop_degenerate(low: float, high: float) -> tuple[float, float]:
 
 
 def wilson(part: float, whole: float) -> tuple[float, float]:
-    """Return the interval of a share (Wilson, 1927); counts may be fractions, such as sums of weights. NaN of nothing.
+    """Return Wilson's interval of a share (1927); counts may be fractions, such as sums of weights. NaN of nothing.
 
     >>> [round(bound, 3) for bound in wilson(483, 500)]
     [0.946, 0.979]
@@ -357,7 +357,7 @@ def bootstrap_draws(
     seed: int = 0,
     resamples: int = RESAMPLES,
 ) -> Floats:
-    """Return ``statistic`` of each resample, for intervals and for shares of draws; arguments as of :func:`bootstrap`.
+    """Return ``statistic`` of each bootstrap resample, for intervals and shares; arguments as of :func:`bootstrap`.
 
     Returns
     -------
@@ -399,7 +399,7 @@ class _Resampled(NamedTuple):
 
 
 def _draws(resampled: _Resampled, part: tuple[int, np.random.Generator]) -> Floats:
-    """Return the statistic of each resample of a task."""
+    """Return the statistic of each bootstrap resample of a task."""
     statistic, data, members, vectorised = resampled
     resamples, generator = part
     values: list[Any] = []
@@ -421,7 +421,7 @@ def _draws(resampled: _Resampled, part: tuple[int, np.random.Generator]) -> Floa
 
 
 def group_members(groups: ArrayLike) -> list[NDArray[np.intp]]:
-    """Return the rows of the members of each group, in the order of their labels.
+    """Return the rows of each resampled group's members, in the order of their labels.
 
     >>> [rows.tolist() for rows in group_members(["b", "a", "b"])]
     [[1], [0, 2]]
@@ -431,7 +431,7 @@ def group_members(groups: ArrayLike) -> list[NDArray[np.intp]]:
 
 
 def draw_groups(members: Sequence[NDArray[np.intp]], generator: np.random.Generator) -> NDArray[np.intp]:
-    """Return the rows of as many groups, drawn with replacement."""
+    """Return the rows of as many groups, drawn with replacement: a bootstrap resample."""
     return np.concatenate([members[number] for number in generator.integers(len(members), size=len(members))])
 
 
@@ -443,12 +443,12 @@ def _takes_axis(statistic: Callable[..., Any]) -> bool:
 
 
 def defined_mean(values: Floats) -> float:
-    """Return the mean of the defined values; NaN without any."""
+    """Return the mean of an interval's defined values; NaN without any."""
     defined = values[~np.isnan(values)]
     return float(defined.mean()) if len(defined) else math.nan
 
 
 def share_of(part: Floats, whole: Floats) -> Floats:
-    """Return part / whole of arrays of one shape; NaN for a whole of 0."""
+    """Return the shares part / whole of arrays of one shape; NaN for a whole of 0."""
     shares: Floats = np.divide(part, whole, out=np.full(whole.shape, np.nan), where=whole > 0)
     return shares

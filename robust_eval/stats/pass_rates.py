@@ -16,7 +16,7 @@ SLICK = ("highly_known", "maybe_known", "weakly_known", "unknown")
 
 
 def pass_at_k(right: ArrayLike, n: ArrayLike, k: int) -> Floats:
-    """Return the probability that at least one of k trials is right, 1 − C(n − c, k) / C(n, k).
+    """Return pass@k, the probability that at least one of k trials is right, 1 − C(n − c, k) / C(n, k).
 
     ``right`` (q,) has the number c of right trials of each question, ``n`` (q,) the number of its trials; NaN for fewer
     than k. ValueError unless all are whole numbers, 0 ≤ c ≤ n, and k is at least 1.
@@ -38,7 +38,7 @@ def pass_at_k(right: ArrayLike, n: ArrayLike, k: int) -> Floats:
 
 
 def pass_hat_k(right: ArrayLike, n: ArrayLike, k: int) -> Floats:
-    """Return the probability that all of k trials are right, pass^k = C(c, k) / C(n, k).
+    """Return pass^k, the probability that all of k trials are right, C(c, k) / C(n, k).
 
     ``right``, ``n`` and errors (ValueError) are those of :func:`pass_at_k`.
 
@@ -82,7 +82,7 @@ def g_pass_at_k(right: ArrayLike, n: ArrayLike, k: int, share: float) -> Floats:
 
 
 def _tail(right: ArrayLike, n: ArrayLike, k: int, needed: int) -> Floats:
-    """Return the probability that at least ``needed`` of k trials are right (hypergeometric)."""
+    """Return the probability (a pass rate) that at least ``needed`` of k trials are right (hypergeometric)."""
     if not k >= 1 or k % 1:
         raise ValueError(f"k must be a whole number of at least 1, not {k}")
     c, trials = np.asarray(right, dtype=float), np.asarray(n, dtype=float)
@@ -103,7 +103,7 @@ def _tail(right: ArrayLike, n: ArrayLike, k: int, needed: int) -> Floats:
 
 
 def slick(greedy: ArrayLike, right: ArrayLike, n: ArrayLike) -> NDArray[np.intp]:
-    """Return the place of each question's category in :data:`SLICK`; −1 without a greedy verdict or any trial.
+    """Return the place of each question's SliCK category in :data:`SLICK`; −1 without a greedy verdict or any trial.
 
     With one set of exemplars: HighlyKnown if the greedy answer and all trials are right, MaybeKnown if the greedy
     answer is right and a trial is wrong, WeaklyKnown if the greedy answer is wrong and a trial is right, Unknown if

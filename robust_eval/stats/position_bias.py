@@ -77,7 +77,7 @@ def cochran_q(right: ArrayLike, groups: ArrayLike | None = None, seed: int = 0) 
 
 
 def place_bias(accuracy: ArrayLike) -> Floats:
-    """Return the accuracy of each question with its right choice at a place, minus that at the other places.
+    """Return the position bias: each question's accuracy with its right choice at a place, minus that at the others.
 
     ``accuracy`` (n, places) is the share of right answers with the right choice at each place; NaN beyond the choices
     of a question.

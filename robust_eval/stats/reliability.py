@@ -15,8 +15,8 @@ from robust_eval.stats.interval import Floats, defined_mean, drop_degenerate
 
 
 def cronbach_alpha(correct: ArrayLike) -> float:
-    """Return α = n / (n − 1) · (1 − Σ_j σ_j² / σ_x²): items are questions, subjects raters, σ_x² the variance of their
-    totals.
+    """Return Cronbach's α = n / (n − 1) · (1 − Σ_j σ_j² / σ_x²): items are questions, subjects raters, σ_x² the
+    variance of their totals.
 
     It grows with the number of questions and with differences *between raters*: near 1, the raters' totals differ
     consistently (the original question against its rewrites, say), which does not mean that answers are robust. It may
@@ -53,7 +53,7 @@ def cronbach_alpha(correct: ArrayLike) -> float:
 
 
 def cronbach_interval(correct: ArrayLike) -> Estimate:
-    """Return α with Feldt's 95 % interval; a bootstrap over questions would be biased.
+    """Return Cronbach's α with Feldt's 95 % interval; a bootstrap over questions would be biased.
 
     (1 − α_true) / (1 − α) is distributed as F with raters − 1 and (raters − 1)(n − 1) degrees of freedom. Where α is 1
     (the raters differ alike on all questions) this interval has no width, and none is given.
@@ -79,7 +79,7 @@ def cronbach_interval(correct: ArrayLike) -> Estimate:
 
 
 def _complete(correct: ArrayLike) -> Floats:
-    """Return the questions that every rater answered."""
+    """Return the questions that every rater answered, for Cronbach's α."""
     table = np.asarray(correct, dtype=float)
     if table.ndim != 2:
         raise ValueError(f"correct must be (questions, raters), not {table.shape}")
@@ -105,7 +105,7 @@ class Robustness(NamedTuple, Generic[Value]):
 
 
 def robustness(correct: ArrayLike, ensemble_correct: ArrayLike) -> Robustness[float]:
-    """Return the five statistics, each a mean over the questions for which it is defined.
+    """Return the raters' five statistics, each a mean over the questions for which it is defined.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def robustness(correct: ArrayLike, ensemble_correct: ArrayLike) -> Robustness[fl
 
 
 def question_robustness(correct: ArrayLike, ensemble_correct: ArrayLike) -> Robustness[Floats]:
-    """Return the values of each question that :func:`robustness` averages; same arguments.
+    """Return the raters' values of each question that :func:`robustness` averages; same arguments.
 
     Where both are graded, worst ≤ accuracy ≤ best and worst ≤ plurality ≤ best: ValueError names a question whose
     ensemble answer has a verdict that none of its raters has.
@@ -165,7 +165,7 @@ def question_robustness(correct: ArrayLike, ensemble_correct: ArrayLike) -> Robu
 
 
 def guessing(choices: int, raters: int) -> Robustness[float]:
-    """Return the expected values of raters who guess independently among ``choices``.
+    """Return the expected robustness of raters who guess independently among ``choices``.
 
     References
     ----------

@@ -24,7 +24,7 @@ LEVEL = 0.05
 
 
 class Difference(NamedTuple):
-    """Mean of the first minus that of the second over n shared questions, with its 95 % interval, if any."""
+    """Difference of two runs: mean of the first minus that of the second over n shared questions, with its interval."""
 
     n: int
     first: float
@@ -37,7 +37,7 @@ class Difference(NamedTuple):
 def paired_difference(
     first: ArrayLike, second: ArrayLike, groups: ArrayLike | None = None, limits: Limits = UNKNOWN
 ) -> Difference:
-    """Compare two means over the same questions.
+    """Compare the means of two runs over the same questions.
 
     The interval is that of the mean difference (:func:`~robust_eval.stats.mean_interval`); where every value
     is 0 or 1, Tango's score interval (:func:`~robust_eval.stats.paired_share_interval`).
@@ -140,8 +140,8 @@ def stratified_log_rank(first_holds: ArrayLike, second_holds: ArrayLike, groups:
 
 
 def mcnemar(first: ArrayLike, second: ArrayLike) -> float:
-    """Return the exact two-sided p value of the hypothesis that as many questions are right in ``first`` alone as in
-    ``second`` alone.
+    """Return McNemar's exact two-sided p value of the hypothesis that as many questions are right in ``first`` alone as
+    in ``second`` alone.
 
     ``first`` and ``second`` (n,) are 1 where right, 0 where wrong, of the same questions. Those with a NaN on either
     side are left out.
@@ -169,8 +169,8 @@ def mcnemar(first: ArrayLike, second: ArrayLike) -> float:
 def _shared(
     first: ArrayLike, second: ArrayLike, groups: ArrayLike | None
 ) -> tuple[Floats, Floats, NDArray[Any] | None]:
-    """Return both arrays, (n,) or (n, T), and the labels without the questions undefined on either side: of (n, T)
-    in the first column.
+    """Return both runs' arrays, (n,) or (n, T), and the labels without the questions undefined on either side: of (n,
+    T) in the first column.
     """
     one, other = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
     if one.ndim not in (1, 2) or one.shape != other.shape:
@@ -183,7 +183,7 @@ def _shared(
 
 
 def paired_p_value(differences: ArrayLike, groups: ArrayLike | None = None) -> float:
-    """Return the two-sided p value of the mean of paired differences: a t test, over groups if there are any.
+    """Return the two-sided p value of the mean difference between paired runs: a t test, over groups if there are any.
 
     The variance is that of the mean over groups, with as many degrees of freedom as there are groups less one. The p
     value is at least 2 · ½^units, that of the sign test of as many units that all differ in one direction: where units
@@ -223,8 +223,8 @@ def paired_p_value(differences: ArrayLike, groups: ArrayLike | None = None) -> f
 
 
 def holm(p_values: Sequence[float]) -> Floats:
-    """Return (m,) ``p_values`` corrected for their number m: the probability to reject any true hypothesis at level α
-    is at most α.
+    """Return (m,) ``p_values`` corrected by Holm for their number m: the probability to reject any true hypothesis at
+    level α is at most α.
 
     NaN stay NaN, and are not counted.
 
@@ -246,7 +246,7 @@ def holm(p_values: Sequence[float]) -> Floats:
 
 
 def compact_letter_display(members: Sequence[int], distinguished: Iterable[tuple[int, int]]) -> list[list[int]]:
-    """Return the largest groups of ``members`` without a ``distinguished`` pair, in the order of their first ones.
+    """Return significance groups: the largest groups without a ``distinguished`` pair, in order of first ``members``.
 
     A member may stand in several groups: a may be like b, and b like c, and yet a not like c.
 

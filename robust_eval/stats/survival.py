@@ -18,7 +18,7 @@ from robust_eval.stats.interval import (
 
 
 def holds_beyond(breaking: Floats, accuracy: Floats, levels: Floats) -> Floats:
-    """Return (n, T) 1 for a fact that holds beyond a level, 0 for one that has broken, NaN for unknown.
+    """Return (n, T) survival: 1 for a fact that holds beyond a level, 0 for one that has broken, NaN for unknown.
 
     ``breaking`` (n,) is the level at which each fact breaks: one of ``levels`` (T,), ascending, inf where it breaks at
     none, NaN where a level without any reply comes first: the fact is known to hold below that level. ``accuracy`` is
@@ -30,7 +30,7 @@ def holds_beyond(breaking: Floats, accuracy: Floats, levels: Floats) -> Floats:
 
 
 def kaplan_meier(holds: Floats, groups: Sequence[str] | None = None) -> list[Estimate]:
-    """Return the share of facts that hold beyond each level.
+    """Return the survival curve: the share of facts that hold beyond each level.
 
     ``holds`` (n, T) is 1 as long as a fact holds, 0 from its break on, NaN from the level on at which it is censored;
     each fact counts at the levels before that. ``groups`` (n,) are labels of questions that depend on one another.

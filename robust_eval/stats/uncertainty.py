@@ -24,7 +24,7 @@ LEAST_SURE = 0.2
 
 
 def auroc(uncertainty: ArrayLike, correct: ArrayLike) -> float:
-    """Return the probability that a wrong answer is less certain than a right one; a tie counts one half.
+    """Return the AUROC, the probability that a wrong answer is less certain than a right one; a tie counts one half.
 
     ``uncertainty`` (n,) is larger for a less certain answer, ``correct`` (n,) is 1 or 0; questions with a NaN in either
     are left out. ValueError for other values of ``correct``, and for different lengths.
@@ -47,7 +47,7 @@ def auroc(uncertainty: ArrayLike, correct: ArrayLike) -> float:
 
 
 def prediction_rejection_ratio(uncertainty: ArrayLike, correct: ArrayLike) -> float:
-    """Return the gain of rejecting uncertain answers over random rejection, as a share of the largest possible gain.
+    """Return PRR, the gain of rejecting uncertain answers over random rejection, as a share of the largest gain.
 
     PRR = (A_random − A) / (A_random − A_oracle), with A the area under the curve of :func:`risk_coverage`.
 
@@ -81,7 +81,7 @@ class RiskCoverage(NamedTuple):
 
 
 def risk_coverage(uncertainty: ArrayLike, correct: ArrayLike) -> RiskCoverage:
-    """Return the share of wrong answers among the most certain ones.
+    """Return the risk-coverage curve: the share of wrong answers among the most certain ones.
 
     ``uncertainty``, ``correct`` and errors (ValueError) are those of :func:`auroc`.
 
@@ -103,7 +103,7 @@ def risk_coverage(uncertainty: ArrayLike, correct: ArrayLike) -> RiskCoverage:
 
 
 class JointMetric(NamedTuple):
-    """A metric of all answers together, and the value of each question for tests over questions.
+    """Uncertainty metric of all answers together, and the value of each question for tests over questions.
 
     ``by_question`` (n,) is the metric plus n times its derivative by the weight of the question: the mean over
     questions is the metric, and the variance of the mean is that of the metric. NaN where a question was left out.
@@ -151,7 +151,7 @@ def error_ranking(uncertainty: ArrayLike, correct: ArrayLike, groups: ArrayLike 
     labels = None if groups is None else np.asarray(groups)[data.defined]
 
     def joint(value: float, slopes: Floats, scale: "_Unbounded") -> JointMetric:
-        """Return a metric by its derivatives (n,) by the weights of the questions."""
+        """Return an uncertainty metric by its derivatives (n,) by the weights of the questions."""
         by_question = np.full(len(data.defined), np.nan)
         by_question[data.defined] = value + n * (slopes - slopes.mean())
         _, error = units_and_error(by_question[data.defined], labels)
@@ -324,7 +324,7 @@ def calibration_error(probability: ArrayLike, correct: ArrayLike) -> float:
 
 
 class _Ordered(NamedTuple):
-    """Answers by levels of uncertainty, the most certain first.
+    """Order of answers by levels of uncertainty, the most certain first.
 
     ``defined`` (N,) says which questions count; of these n ``level`` is the level and ``wrong`` 1 or 0. Of each level,
     ``total`` is the number of answers, ``wrong_in`` that of wrong ones, ``before`` and ``wrong_before`` those of all
@@ -342,7 +342,7 @@ class _Ordered(NamedTuple):
 
 
 def _checked(name: str, values: ArrayLike, correct: ArrayLike) -> tuple[Floats, Floats]:
-    """Return both arrays (n,); ValueError names the one that is wrong."""
+    """Return the checked uncertainties and verdicts (n,); ValueError names the one that is wrong."""
     x, y = np.asarray(values, dtype=float), np.asarray(correct, dtype=float)
     if x.shape != y.shape or x.ndim != 1:
         raise ValueError(f"{name} and correct must both be (questions,), not {x.shape} and {y.shape}")
@@ -379,7 +379,7 @@ def _area(data: _Ordered) -> tuple[float, Floats]:
     area = float((first * steps + data.wrong_in).sum()) / n
 
     def later(values: Floats) -> Floats:
-        """Return the sum of all levels after each."""
+        """Return the sum of all uncertainty levels after each."""
         return np.cumsum(values[::-1])[::-1] - values
 
     bends = later(first * (_harmonic_slope(after) - _harmonic_slope(data.before)) - data.risk * steps)
@@ -399,7 +399,7 @@ def _caught(data: _Ordered) -> tuple[float, Floats]:
     n, errors = len(data.wrong), float(data.wrong.sum())
 
     def accepted(share: float) -> Floats:
-        """Return the part of each level in this share of the answers, the most certain ones."""
+        """Return the part of each uncertainty level in this share of the answers, the most certain ones."""
         return np.asarray(np.clip((share * n - data.before) / data.total, 0, 1), dtype=float)
 
     caught = 1 - accepted(1 - LEAST_SURE)
@@ -411,7 +411,7 @@ def _caught(data: _Ordered) -> tuple[float, Floats]:
 
 
 def _harmonic(number: ArrayLike) -> Floats:
-    """Return 1 + 1/2 + … + 1/n, continued to all numbers from 0 on."""
+    """Return the harmonic number 1 + 1/2 + … + 1/n, continued to all numbers from 0 on."""
     from scipy.special import digamma  # it takes a tenth of a second, which most runs need not spend
 
     return np.asarray(digamma(np.asarray(number) + 1.0) + np.euler_gamma, dtype=float)
@@ -424,7 +424,7 @@ def _harmonic_slope(number: ArrayLike) -> Floats:
 
 
 class _Unbounded(NamedTuple):
-    """Scale without bounds: the function of a value, its inverse, and its derivative."""
+    """Scale without bounds for an uncertainty metric: the function of a value, its inverse, and its derivative."""
 
     to: Callable[[float], float]
     back: Callable[[float], float]
@@ -436,7 +436,7 @@ _RATIO = _Unbounded(lambda p: -math.log(1 - p), lambda x: 1 - math.exp(-x), lamb
 
 
 def _interval(value: float, freedom: int, error: float, scale: _Unbounded) -> Estimate:
-    """Return a value with Student's interval on a scale; without one at an end of the scale."""
+    """Return an uncertainty metric's value with Student's interval on a scale; without one at an end of the scale."""
     inside = (value > ROUNDING or scale is _RATIO) and value < 1 - ROUNDING
     if freedom < 1 or not inside or not error > ROUNDING:
         return Estimate(value)

@@ -156,7 +156,7 @@ def variance_components(
 
 
 def _sums(values: Floats, question: NDArray[np.intp], rewrite: NDArray[np.intp]) -> Floats:
-    """Return (n, 10) what :func:`_nested` needs of each question, in its order."""
+    """Return (n, 10) the sums that :func:`_nested` needs of each question, in its order."""
     _, first, cell = np.unique(question * (rewrite.max() + 1) + rewrite, return_index=True, return_inverse=True)
     number, total = np.bincount(cell), np.bincount(cell, values)
     row = question[first]
@@ -170,7 +170,7 @@ def _sums(values: Floats, question: NDArray[np.intp], rewrite: NDArray[np.intp])
 
 
 def _nested(sums: Floats) -> Floats:
-    """Return (..., 3) the components of questions, rewrites and trials, from sums (..., 10) over questions."""
+    """Return (..., 3) the variance components of questions, rewrites and trials, from sums (..., 10) over questions."""
     questions, cells, answers, answers_squared, pairs, pairs_within, right, by_question, by_cell, squares = np.moveaxis(
         sums, -1, 0
     )
@@ -242,7 +242,7 @@ def exact_variance(right: ArrayLike, squared_error: ArrayLike = 0.0) -> Variance
 
 
 def pooled_share(part: Floats, whole: Floats, axis: int = 0) -> Floats:
-    """Return Σ part / Σ whole over questions; NaN for a whole of 0.
+    """Return the pooled share of a variance, Σ part / Σ whole over questions; NaN for a whole of 0.
 
     >>> [float(pooled_share(np.array(part), np.array([0.2, 0.2]))) for part in ([0.1, 0.0], [0.2, 0.2])]
     [0.25, 1.0]
@@ -253,8 +253,8 @@ def pooled_share(part: Floats, whole: Floats, axis: int = 0) -> Floats:
 
 
 def breaking_budget(accuracy: ArrayLike, budgets: ArrayLike, threshold: float = 0.5) -> Floats:
-    """Return (n,) the smallest sufficient budget: with it and with every larger one at least ``threshold`` of the
-    answers are right.
+    """Return (n,) the smallest sufficient reasoning budget: with it and with every larger one at least ``threshold`` of
+    the answers are right.
 
     ``accuracy`` (n, B) is the share of right answers with each of the ``budgets`` (B,), ascending; NaN where there is
     no answer. ``threshold`` is in (0, 1].

@@ -28,7 +28,7 @@ Outcome = Literal["PASS", "FAIL", "INCONCLUSIVE"]
 
 
 class MarginVerdict(NamedTuple):
-    """Outcome, mean difference with its interval, and number of facts that would decide.
+    """Non-inferiority verdict: outcome, mean difference with its interval, and number of facts that would decide.
 
     ``needed`` is a whole number; NaN where there is no difference, inf where none suffices.
     """
@@ -43,7 +43,7 @@ class MarginVerdict(NamedTuple):
 def verdict(
     differences: ArrayLike, margin: float, level: float = 0.95, groups: ArrayLike | None = None
 ) -> MarginVerdict:
-    """Judge a candidate's metric against that of the baseline, less ``margin``.
+    """Return the verdict on a candidate's metric against that of the baseline, less ``margin``.
 
     It is a FAIL where the interval of the mean lies below −margin, a PASS where it lies above and there are
     :data:`MIN_UNITS` facts (or groups of them), and INCONCLUSIVE otherwise. For questions that are looked at more than
@@ -109,14 +109,14 @@ def verdict(
 
 
 def outcome_of(low: float, high: float, margin: float, units: int) -> Outcome:
-    """Return the outcome of an interval of the mean difference over ``units`` independent facts."""
+    """Return the verdict by an interval of the mean difference over ``units`` independent facts."""
     if high < -margin:
         return "FAIL"
     return "PASS" if low > -margin and units >= MIN_UNITS else "INCONCLUSIVE"
 
 
 def facts_needed(differences: ArrayLike, margin: float, groups: ArrayLike | None = None, level: float = 0.95) -> float:
-    """Return the number of facts that decide (:func:`verdict`); NaN without any difference."""
+    """Return the number of facts that decide a verdict (:func:`verdict`); NaN without any difference."""
     values = _differences(differences)
     defined = ~np.isnan(values)
     if not defined.any():
@@ -148,7 +148,7 @@ def facts_needed(differences: ArrayLike, margin: float, groups: ArrayLike | None
 
 
 def _right_or_wrong(values: Floats) -> bool:
-    """Return True if all differences are those of right and wrong, and some question has none."""
+    """Return True if all differences of a verdict are those of right and wrong, and some question has none."""
     return bool(np.isin(values, (-1.0, 0.0, 1.0)).all()) and not values.all()
 
 
@@ -201,7 +201,7 @@ def confidence_sequence(differences: ArrayLike, level: float = 0.95) -> tuple[Fl
 
 
 def _betting(x: Floats, level: float) -> tuple[Floats, Floats]:
-    """Return the bounds in [−1, 1] after each of the values in [0, 1]."""
+    """Return a confidence sequence's bounds in [−1, 1] after each of the values in [0, 1]."""
     low, high = np.full(len(x), -1.0), np.full(len(x), 1.0)
     bets, goal = _bets(x, level), math.log(2 / (1 - level))
     candidates = np.arange(1, 2 * _PER_UNIT)  # each is worth candidate / _PER_UNIT − 1
@@ -224,7 +224,7 @@ def _betting(x: Floats, level: float) -> tuple[Floats, Floats]:
 
 
 def _bets(x: Floats, level: float) -> Floats:
-    """Return the bet on each value, a prediction from the values before it."""
+    """Return a confidence sequence's bet on each value, a prediction from the values before it."""
     t = np.arange(1, len(x) + 1)
     means = (0.5 + np.cumsum(x)) / (t + 1)
     variances = (0.25 + np.cumsum((x - means) ** 2)) / (t + 1)
