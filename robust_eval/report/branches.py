@@ -21,8 +21,8 @@ Tokens = tuple[int, ...]
 
 
 class Path(NamedTuple):
-    """Answer of the model: tokens, their log-probabilities (natural, at temperature 1), the number of tokens of the
-    answer (without an end token), and its correctness.
+    """Path of a tree, an answer of the model: tokens, their log-probabilities (natural, at temperature 1), the number
+    of tokens of the answer (without an end token), and its correctness.
     """
 
     tokens: Tokens
@@ -33,9 +33,9 @@ class Path(NamedTuple):
 
 @dataclass
 class Branch:
-    """Prefix of answers. ``text`` is its continuation of the parent prefix, ``probability`` that of all answers with
-    the prefix, at temperature 1. ``verdict`` is that of the answer that ends here, or empty; ``counts`` are the
-    different answers with the prefix, by verdict.
+    """Branch of the answer tree: a prefix of answers. ``text`` is its continuation of the parent prefix,
+    ``probability`` that of all answers with the prefix, at temperature 1. ``verdict`` is that of the answer that ends
+    here, or empty; ``counts`` are the different answers with the prefix, by verdict.
     """
 
     text: str
@@ -46,13 +46,13 @@ class Branch:
 
     @property
     def hidden(self) -> Counter[str]:
-        """Answers among ``counts`` that end neither here nor in a branch."""
+        """Answers among ``counts`` that end neither in this branch nor in a later one."""
         own_verdict = Counter([self.verdict] if self.verdict else [])
         return self.counts - sum((branch.counts for branch in self.branches), own_verdict)
 
     def as_data(self) -> list[Any]:
-        """Return [text, probability in percent as text, verdict, counts, hidden counts, branches] for a page; counts
-        are lists of [verdict, number].
+        """Return the branch as [text, probability in percent as text, verdict, counts, hidden counts, branches] for a
+        page; counts are lists of [verdict, number].
         """
         counts_by_verdict = [
             [[verdict_, counts[verdict_]] for verdict_ in VERDICTS if counts[verdict_]]
@@ -107,7 +107,7 @@ def top_branches(paths: Iterable[Path], decode: Callable[[list[int]], str]) -> B
 
 
 def _prefixes(paths: Iterable[Path]) -> tuple[dict[Tokens, float], dict[Tokens, str]]:
-    """Return the probability of each prefix, and the verdicts on complete answers."""
+    """Return the probability of each prefix of the answer tree, and the verdicts on complete answers."""
     probabilities: dict[Tokens, float] = {}
     verdicts: dict[Tokens, str] = {}
     for tokens, logprobs, answer_tokens, correct in paths:
@@ -123,7 +123,7 @@ def _prefixes(paths: Iterable[Path]) -> tuple[dict[Tokens, float], dict[Tokens, 
 
 
 def _children(prefixes: Iterable[Tokens]) -> dict[Tokens, list[Tokens]]:
-    """Return the prefixes by their parents."""
+    """Return the prefixes of the answer tree by their parents."""
     children: dict[Tokens, list[Tokens]] = defaultdict(list)
     for prefix in prefixes:
         children[prefix[:-1]].append(prefix)
@@ -131,7 +131,7 @@ def _children(prefixes: Iterable[Tokens]) -> dict[Tokens, list[Tokens]]:
 
 
 def _most_probable(probabilities: Mapping[Tokens, float]) -> list[Tokens]:
-    """Return the most probable prefixes, best first; each comes after its parent."""
+    """Return the answer tree's most probable prefixes, best first; each comes after its parent."""
     children = _children(probabilities)
     heap = [(-probabilities[prefix], prefix) for prefix in children[()]]
     heapq.heapify(heap)

@@ -1,4 +1,4 @@
-"""Figures of a comparison, each with its caption and reading."""
+"""Gallery of a comparison: figures, each with its caption and reading."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -40,7 +40,7 @@ Runs = Mapping[str, FinishedRun]
 
 
 class SavedComparisonFigure(NamedTuple):
-    """Figure with its ``caption``, ``reading`` (an explanation with the source), and SVG file."""
+    """Comparison figure with its ``caption``, ``reading`` (an explanation with the source), and SVG file."""
 
     caption: str
     reading: str
@@ -60,7 +60,7 @@ class Drawing(NamedTuple):
 
 
 def save_comparison_figures(compared: Comparison, folder: Path) -> list[SavedComparisonFigure]:
-    """Draw the figures that the measurements on each data set allow."""
+    """Draw the comparison's figures that the measurements on each data set allow."""
     folder.mkdir(parents=True, exist_ok=True)
     saved: list[SavedComparisonFigure] = []
     readings = {entry.name: f"{entry.interpretation} ({entry.source})" for entry in registered()}
@@ -76,7 +76,7 @@ def save_comparison_figures(compared: Comparison, folder: Path) -> list[SavedCom
 
 
 def _drawings(compared: Comparison) -> Iterator[Drawing]:
-    """Yield all figures, in the order of the page."""
+    """Yield all figures of a comparison, in the order of the page."""
     yield from _main_metric(compared)
     datasets = list(dict.fromkeys(compared.measurement_labels.datasets))
     ends = ["", *(f"_{number}" for number in range(2, len(datasets) + 1))]
@@ -101,8 +101,8 @@ def _drawings(compared: Comparison) -> Iterator[Drawing]:
 
 
 def _main_metric(compared: Comparison) -> Iterator[Drawing]:
-    """Yield the headline metric of the measurements that have it, of many the best, with the letters of their
-    significance groups.
+    """Yield the comparison figure of the headline metric of the measurements that have it, of many the best, with the
+    letters of their significance groups.
     """
     name = next((pair.metric for pair in compared.pairs if pair.metric), "")
     groups, labels = letters(compared), compared.measurement_labels.full
@@ -122,8 +122,8 @@ def _main_metric(compared: Comparison) -> Iterator[Drawing]:
 
 
 def _fact_maps(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
-    """Yield the accuracy of every fact at each temperature, a panel for each run; of runs on several grids those on the
-    first.
+    """Yield the figures of the accuracy of every fact at each temperature, a panel for each run; of runs on several
+    grids those on the first.
     """
     maps: dict[str, FactAccuracy] = {}
     for label, run in runs.items():
@@ -146,8 +146,8 @@ def _fact_maps(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
 
 
 def _curves(compared: Comparison, dataset: str, end: str) -> Iterator[Drawing]:
-    """Yield the figures of metrics declared for comparisons along a number or a temperature: mean scores by d,
-    accuracies, survival curves.
+    """Yield the comparison figures of metrics declared for comparisons along a number or a temperature: mean scores by
+    d, accuracies, survival curves.
     """
     for spec, view in compared.views:
         curves = {label: curve for label, run in compared.on(dataset) if (curve := run.by_parameter(spec))}
@@ -161,7 +161,7 @@ def _curves(compared: Comparison, dataset: str, end: str) -> Iterator[Drawing]:
 
 
 def _by_dataset(compared: Comparison) -> Iterator[Drawing]:
-    """Yield the figures of metrics declared by data set, at the temperature nearest to 1: κ and α."""
+    """Yield the comparison figures of metrics declared by data set, at the temperature nearest to 1: κ and α."""
     for spec, view in compared.views:
         estimates: dict[str, dict[str, Estimate]] = {}
         for dataset in dict.fromkeys(compared.measurement_labels.datasets):
@@ -174,12 +174,12 @@ def _by_dataset(compared: Comparison) -> Iterator[Drawing]:
 
 
 def _file(spec: MetricSpec, along: str) -> str:
-    """Return a name for the files of a figure, without characters that are unsafe in file names."""
+    """Return a name for the files of a comparison figure, without characters that are unsafe in file names."""
     return f"{re.sub(r'[^A-Za-z0-9]+', '_', spec.name.removesuffix('{}'))}_by_{along}"
 
 
 def _differences(compared: Comparison) -> Iterator[Drawing]:
-    """Yield the paired differences of each headline metric; of many pairs the largest."""
+    """Yield the figures of the paired differences of each headline metric; of many pairs the largest."""
     names = compared.measurement_labels.full
     for number, name in enumerate(dict.fromkeys(pair.metric for pair in compared.pairs if pair.metric), start=1):
         pairs = [pair for pair in compared.pairs if pair.metric == name and pair.differences[name].n]
@@ -199,8 +199,8 @@ def _differences(compared: Comparison) -> Iterator[Drawing]:
 
 
 def _reply_certainty(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
-    """Yield the certainty of right and wrong replies at the temperature nearest to 1, a panel for each (Fastowski et
-    al., Fig. 2).
+    """Yield the comparison figure of the certainty of right and wrong replies at the temperature nearest to 1, a panel
+    for each (Fastowski et al., Fig. 2).
     """
     bins = {}
     for label, run in runs.items():
@@ -217,8 +217,8 @@ def _reply_certainty(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
 
 
 def _facts(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
-    """Yield every fact by entropy and breaking temperature, and the distributions of the scores, a panel for each
-    (Fastowski et al., Fig. 3, 4 and 13); of runs on several grids those on the first.
+    """Yield the figures of every fact by entropy and breaking temperature, and the distributions of the scores, a panel
+    for each (Fastowski et al., Fig. 3, 4 and 13); of runs on several grids those on the first.
     """
     facts: dict[str, Facts] = {}
     for label, run in runs.items():
@@ -255,8 +255,8 @@ def _facts(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
 
 
 def _entropies(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
-    """Yield entropies on common bins, and against error rates a panel for each, of all questions and by category, at
-    the temperature nearest to 1 (Reganova & Steinbach, Fig. 1 to 5).
+    """Yield the figures of entropies on common bins, and against error rates a panel for each, of all questions and by
+    category, at the temperature nearest to 1 (Reganova & Steinbach, Fig. 1 to 5).
     """
     entropies, errors, categories = {}, {}, {}
     for label, run in runs.items():
@@ -293,11 +293,11 @@ def _entropies(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
 
 
 def _bind(draw: Callable[..., object], *arguments: Any) -> Callable[[Axes], object]:
-    """Return a function that draws these arguments on axes."""
+    """Return a function that draws a comparison figure with these arguments on axes."""
     return lambda axes: draw(axes, *arguments)
 
 
 def _limit_panels(measured: Mapping[str, Any], limit: int = MAX_PANELS) -> tuple[dict[str, Any], str]:
-    """Return the first ``limit`` entries, and a suffix for the caption."""
+    """Return the first ``limit`` entries, and a suffix for the caption of a figure in panels."""
     selected = dict(list(measured.items())[:limit])
     return selected, "" if len(selected) == len(measured) else f", the first {len(selected)} of {len(measured)}"

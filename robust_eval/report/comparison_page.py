@@ -1,4 +1,4 @@
-"""Files of a comparison: a page, Markdown, figures, and tables for programs."""
+"""Page and files of a comparison: a page, Markdown, figures, and tables for programs."""
 
 import os
 from collections.abc import Sequence
@@ -62,7 +62,7 @@ def sentences(compared: Comparison) -> list[str]:
 
 
 def _scope(compared: Comparison) -> list[str]:
-    """Return sentences on the compared runs and on those left out."""
+    """Return the page's sentences on the compared runs and on those left out."""
 
     def listed(setting: str) -> str:
         values = sorted({str(run.settings[setting]) for run in compared.runs})
@@ -89,7 +89,7 @@ def _markdown(paragraphs: Sequence[str], tables: Sequence[Table], drawings: Sequ
 
 
 def _ranked(compared: Comparison, ranking: Ranking, folder: Path) -> list[dict[str, str]]:
-    """Return the lines of a ranking: label, letters, and address of the report of each measurement."""
+    """Return the page's lines of a ranking: label, letters, and address of the report of each measurement."""
     return [
         {
             "name": compared.measurement_labels.full[index],
@@ -101,7 +101,7 @@ def _ranked(compared: Comparison, ranking: Ranking, folder: Path) -> list[dict[s
 
 
 def _address(cell: Cell, folder: Path) -> str:
-    """Return the address of a cell's report, relative to the folder, with the question to open; empty without one."""
+    """Return the page's link to a cell's report, relative to the folder, with the question to open; empty for none."""
     if cell.page is None:
         return ""
     path = quote(Path(os.path.relpath(cell.page, folder.resolve())).as_posix())
@@ -109,15 +109,15 @@ def _address(cell: Cell, folder: Path) -> str:
 
 
 def runs_as_data(compared: Comparison) -> pa.Table:
-    """Return a row for each run and metric; ``n`` is its number of questions, if it has one."""
+    """Return the comparison's table of each run and metric; ``n`` is its number of questions, if it has one."""
     numbers = dict.fromkeys(Estimate._fields, pa.float64())
     types = {"run": pa.string(), "metric": pa.string(), **numbers, "n": pa.int64()}
     return pa.table(compared.frame[list(types)].to_dict("list"), schema=pa.schema(types))
 
 
 def pairs_as_data(compared: Comparison) -> pa.Table:
-    """Return a row for each pair and metric, with the log-rank test (if any) in all rows of its pair, and the p values
-    of the t test, uncorrected and corrected by Holm, in the row of its metric.
+    """Return the comparison's table with a row for each pair and metric, with the log-rank test (if any) in all rows of
+    its pair, and the p values of the t test, uncorrected and corrected by Holm, in the row of its metric.
     """
     names = compared.measurement_labels.full
     columns = [*Difference._fields, *(f"log_rank.{name}" for name in LogRank._fields), "p_value", "p_holm"]

@@ -1,4 +1,4 @@
-"""Opening of a comparison: the better of two runs, or that they cannot be distinguished; of many runs a ranking."""
+"""Summary of a comparison: the better of two runs, or that they cannot be distinguished; of many runs a ranking."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -21,8 +21,8 @@ NOT_FIRMER = "their scores say nothing about which model is firmer."
 
 
 class Ranking(NamedTuple):
-    """Measurements by one metric, the best first, and a sentence on them: by their index in the comparison, the letters
-    of their significance groups. Those that share a letter cannot be distinguished.
+    """Ranking of measurements by one metric, the best first, and a sentence on them: by their index in the comparison,
+    the letters of their significance groups. Those that share a letter cannot be distinguished.
     """
 
     sentence: str
@@ -30,7 +30,7 @@ class Ranking(NamedTuple):
 
 
 def opening(compared: Comparison) -> tuple[list[str], list[Ranking]]:
-    """Return the opening sentences, and the rankings of measurements in too many pairs for sentences."""
+    """Return the comparison's opening sentences, and the rankings of measurements in too many pairs for sentences."""
     scoring_sentences = list(_scored_differently(compared))
     sentences, rankings = scoring_sentences if len(compared.measurements) == 1 else [], list[Ranking]()
     for metric in dict.fromkeys(pair.metric for pair in compared.pairs if pair.metric):
@@ -55,13 +55,13 @@ def opening(compared: Comparison) -> tuple[list[str], list[Ranking]]:
 
 
 def explanations(compared: Comparison) -> list[str]:
-    """Return explanations of the headline metrics that need one."""
+    """Return the summary's explanations of the headline metrics that need one."""
     names = dict.fromkeys(pair.metric for pair in compared.pairs if pair.metric)
     return [spec.explained for name in names if (spec := compared.spec(name)) and spec.explained]
 
 
 def _scored_differently(compared: Comparison) -> Iterator[str]:
-    """Yield a sentence on runs that were merged into one measurement."""
+    """Yield a summary sentence on runs that were merged into one measurement."""
     if len(compared.measurements) == len(compared.runs):
         return
     different = differing(compared.runs)
@@ -76,7 +76,7 @@ def _scored_differently(compared: Comparison) -> Iterator[str]:
 
 
 def _without_verdict(compared: Comparison, pairs: Sequence[Pair]) -> Iterator[str]:
-    """Yield the reasons for which pairs have no verdict, those of the same answers first."""
+    """Yield the reasons for which compared pairs have no verdict, those of the same answers first."""
 
     def different(pairs: Sequence[Pair]) -> Differing:
         indices = sorted({index for pair in pairs for index in pair[:2]})
@@ -96,7 +96,7 @@ def _without_verdict(compared: Comparison, pairs: Sequence[Pair]) -> Iterator[st
 
 
 def _verdict(compared: Comparison, pair: Pair, family: int) -> str:
-    """Return the sentence on a pair: the better run or why there is no verdict, the difference, its interval, n."""
+    """Return the summary of a pair: the better run or why there is no verdict, the difference, its interval, n."""
     difference = contrast(*(compared.measurements[index] for index in pair[:2]))
     first, second = (compared.measurement_labels.full[index] for index in pair[:2])
     if pair.metric and not pair.differences[pair.metric].n:
@@ -132,7 +132,7 @@ def _verdict(compared: Comparison, pair: Pair, family: int) -> str:
 
 
 def _variance(variance: AnswerVariance) -> str:
-    """Return the shares of the components of a difference's variance, and its interval with more answers."""
+    """Return a sentence on the shares of a difference's variance components, and its interval with more answers."""
     return (
         f"Variance components of the difference in right answers {at_words(variance.temperature)}: "
         f"{component_shares(variance.components)}. The 95 % interval of the difference in mean accuracy is "
@@ -141,7 +141,7 @@ def _variance(variance: AnswerVariance) -> str:
 
 
 def _difference(compared: Comparison, pair: Pair, family: int, is_reversed: bool) -> str:
-    """Return a sentence on both values, their difference with its interval, n, and the number of questions needed.
+    """Return the summary of both values, their difference with its interval, n, and the number of questions needed.
 
     With ``is_reversed`` the second run comes first.
     """
@@ -202,7 +202,7 @@ def _ranked(compared: Comparison, metric: str, pairs: Sequence[Pair]) -> tuple[d
 
 
 def _ranking(compared: Comparison, metric: str, pairs: Sequence[Pair]) -> Ranking:
-    """Rank measurements, and say it in a sentence."""
+    """Rank the compared measurements, and say it in a sentence."""
     ranked, groups = _ranked(compared, metric, pairs)
     best = [compared.measurement_labels.full[place] for place in groups[0]]
     n = [pair.differences[metric].n for pair in pairs]

@@ -1,4 +1,4 @@
-"""Tables of a comparison, for people."""
+"""Tables of a comparison's page, for people."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -34,7 +34,7 @@ _QUOTED = "In quotation marks: the greedy answers, with the verdicts on them."
 
 
 def comparison_tables(compared: Comparison) -> Iterator[Table]:
-    """Yield all tables, in the order of the page."""
+    """Yield all tables of a comparison, in the order of the page."""
     yield opening_table(compared)
     yield runs_table(compared)
     for spec, view in compared.views:
@@ -79,8 +79,8 @@ def opening_table(
 def best_runs(
     compared: Comparison, runs: Sequence[FinishedRun], metric: str, max_runs: int | None = MAX_RUNS
 ) -> list[int]:
-    """Return the indices of runs in their order; of more than ``max_runs`` only the best by a metric, those without it
-    last.
+    """Return the indices of a comparison's runs in their order; of more than ``max_runs`` only the best by a metric,
+    those without it last.
     """
     spec = compared.spec(metric)
     sign = 1 if spec is not None and spec.more_is_better is False else -1
@@ -89,8 +89,8 @@ def best_runs(
 
 
 def _short_headings(compared: Comparison) -> dict[str, str]:
-    """Return metrics with their short headings, first the primary one; of a curve at t = 1. Without
-    any, the first headline metrics.
+    """Return the metrics of a comparison table with their short headings, first the primary one; of a curve at t = 1.
+    Without any, the first headline metrics.
     """
     measured = {name for run in compared.runs for name in run.metrics}
     specs = {spec.name: spec for run in compared.runs for spec in run.specs if spec.short}
@@ -110,7 +110,7 @@ def _short_headings(compared: Comparison) -> dict[str, str]:
 
 
 def runs_table(compared: Comparison) -> Table:
-    """Return the table of runs × metrics with intervals."""
+    """Return the comparison's table of runs × metrics with intervals."""
     names = list(dict.fromkeys(name for run in compared.runs for name in run.headline_metrics))
     header = ["run", "questions", "kept", *(compared.heading(name) for name in names)]
     rows = []
@@ -122,7 +122,7 @@ def runs_table(compared: Comparison) -> Table:
 
 
 def _cost_table(compared: Comparison) -> Table:
-    """Return tokens by stage, and missing or invalid answers, for each run (Cho & Watson, §4 and §6.4)."""
+    """Return the table of tokens by stage, and missing or invalid answers, for each run (Cho & Watson, §4 and §6.4)."""
     names = [name for name in _COST_ROWS if any(run.metrics.get(name, _ZERO).value for run in compared.runs)]
     rows = [
         [Cell(label), *(Cell(f"{run.metrics.get(name, _ZERO).value:,.0f}") for name in names)]
@@ -160,8 +160,8 @@ _COST_ROWS = {
 
 
 def _table_by_dataset(compared: Comparison, spec: MetricSpec, view: ComparisonView) -> Table:
-    """Return a metric with a number in its name by measurement and data set, with its companion metric: for FRS the
-    share of unbroken facts (Fastowski et al., Table 1).
+    """Return a table of a metric with a number in its name by measurement and data set, with its companion metric: for
+    FRS the share of unbroken facts (Fastowski et al., Table 1).
     """
     datasets = list(dict.fromkeys(compared.measurement_labels.datasets))
     companion = compared.spec(view.companion)
@@ -184,8 +184,8 @@ def _table_by_dataset(compared: Comparison, spec: MetricSpec, view: ComparisonVi
 
 
 def _type_table(compared: Comparison) -> Table:
-    """Return the question types among the most robust facts, over all data sets of a subject (Fastowski et al., Fig.
-    5).
+    """Return a comparison's table of the question types among the most robust facts, over all data sets of a subject
+    (Fastowski et al., Fig. 5).
     """
     header = ["measured", "data sets", "type", "facts", "taken at either end", "most robust", "least robust"]
     header.append("share most robust")
@@ -207,7 +207,7 @@ def _type_table(compared: Comparison) -> Table:
 
 
 def _scenario_table(compared: Comparison) -> Table:
-    """Return the metrics by scenario, with means over data sets (Cho & Watson, Table 5)."""
+    """Return a comparison's table of metrics by scenario, with means over data sets (Cho & Watson, Table 5)."""
     frame = compared.scenarios
     names = [name for name in frame["metric"].unique() if name]
     header = ["measured", "scenario", "data set", "questions", *map(compared.words, names)]
@@ -227,7 +227,7 @@ def _scenario_table(compared: Comparison) -> Table:
 
 
 def pair_table(compared: Comparison) -> Table:
-    """Return a row for each pair: the headline metric and the log-rank test."""
+    """Return the table with a row for each compared pair: the headline metric and the log-rank test."""
     header = ["first", "second", "metric", "kept by each", "by both", "first minus second", "p"]
     header += ["break earlier in first", "in second", "log-rank χ²", "p"]
     rows, has_unscored = [], False
@@ -289,7 +289,7 @@ def _difference_table(compared: Comparison, pair: Pair) -> Table:
 
 
 def _question_tables(shared: SharedQuestions) -> Iterator[Table]:
-    """Yield the questions with the largest differences: those kept by some runs alone, and by each main metric."""
+    """Yield tables of the questions with the largest differences: kept by some runs alone, and by each main metric."""
     file_text = f"all {len(shared.ids):,} shared questions with their values are in {QUESTIONS}."
     divided_rows = shared.disputed(MAX_QUESTIONS)
     if len(divided_rows):
@@ -318,7 +318,7 @@ def _question_tables(shared: SharedQuestions) -> Iterator[Table]:
 
 
 def _kept_row(shared: SharedQuestions, row: int) -> Iterator[Cell]:
-    """Yield the question, and the cell of each measurement: if it kept the question, and its leading metric."""
+    """Yield the cells of a table row: the question, and for each measurement if it kept it, and its leading metric."""
     yield Cell(shortened(shared.texts[row]))
     for column, is_kept in enumerate(shared.kept[row]):
         value = shared.metrics[shared.leading][row, column] if shared.leading else math.nan
@@ -327,7 +327,7 @@ def _kept_row(shared: SharedQuestions, row: int) -> Iterator[Cell]:
 
 
 def _difference_row(shared: SharedQuestions, name: str, row: int) -> Iterator[Cell]:
-    """Yield the question, the range, and the cell of each measurement: the value, and the breaking temperature."""
+    """Yield the cells of a table row: question, range, and for each measurement the value and breaking temperature."""
     yield Cell(shortened(shared.texts[row]))
     yield Cell(number(shared.ranges[name][row]))
     for column, value in enumerate(shared.metrics[name][row]):
@@ -337,7 +337,7 @@ def _difference_row(shared: SharedQuestions, name: str, row: int) -> Iterator[Ce
 
 
 def _answer_cell(shared: SharedQuestions, row: int, column: int, text: str, detail: str) -> Cell:
-    """Return a cell with the greedy answer, its verdict, and the report of a measurement, if it asked the question."""
+    """Return a table cell: the greedy answer, its verdict, and a measurement's report, if it asked the question."""
     if math.isnan(shared.kept[row, column]):
         return Cell("not asked")
     answer, verdict = shared.answers[row, column], shared.verdicts[row, column]
@@ -346,12 +346,12 @@ def _answer_cell(shared: SharedQuestions, row: int, column: int, text: str, deta
 
 
 def shortened(text: str) -> str:
-    """Return a text, cut to :data:`MAX_CHARACTERS`."""
+    """Return a table's text, cut to :data:`MAX_CHARACTERS`."""
     return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}…"
 
 
 def metric_cell(run: FinishedRun, name: str) -> Cell:
-    """Return the cell of a metric of a run, with its number of questions."""
+    """Return the table cell of a metric of a run, with its number of questions."""
     spec = run.spec(name)
     return _cell(run.metrics[name], run.n(name), spec.form if spec else ".3f")
 

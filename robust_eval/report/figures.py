@@ -1,4 +1,4 @@
-"""Figures of a run, drawn and saved."""
+"""Figures of a run's report, drawn and saved."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from robust_eval.tracking.result import Result
 
 @dataclass(frozen=True)
 class SavedFigure:
-    """Registered figure with its ``svg`` file; a .png file is next to it."""
+    """Saved figure of a run's report, with its ``svg`` file; a .png file is next to it."""
 
     entry: RegisteredFigure
     svg: Path
 
 
 def save_figures(result: Result, folder: Path) -> list[SavedFigure]:
-    """Save every figure that a run allows in ``folder``, as PNG and SVG.
+    """Save every report figure that a run allows in ``folder``, as PNG and SVG.
 
     Figures of the method are left out, because they are the same for all runs.
     """
@@ -52,7 +52,7 @@ def save_for_paper(entries: Iterable[RegisteredFigure], run: FigureData, folder:
 
 
 def save_entries(entries: Iterable[RegisteredFigure], run: FigureData, folder: Path) -> list[SavedFigure]:
-    """Draw registered figures into ``folder``."""
+    """Draw registered figures of a report into ``folder``."""
     from robust_eval.plot.figure_files import save  # matplotlib takes half a second to import
     from robust_eval.plot.style import figure
 

@@ -1,4 +1,4 @@
-"""Local page on which a person labels replies, by keys or by buttons.
+"""Server of a local page on which a person labels replies, by keys or by buttons.
 
 The page has a secret address, answers only to local host names, and runs no script but its own: a reply is shown as
 text, whatever its content.
@@ -28,8 +28,8 @@ MAX_BODY = 2**16
 
 @contextmanager
 def label_server(labelling: Labelling, name: str) -> Iterator[tuple[str, threading.Event]]:
-    """Serve the page within the context; yield its address, and an event that is set when all replies are labelled or
-    the person stops.
+    """Serve the labelling page within the context; yield its address, and an event that is set when all replies are
+    labelled or the person stops.
     """
     ended = threading.Event()
     secret = secrets.token_urlsafe(16)
@@ -48,7 +48,7 @@ def label_server(labelling: Labelling, name: str) -> Iterator[tuple[str, threadi
 
 
 def references(question: Question) -> list[str]:
-    """Return the references for a person: accepted answers, or all choices with the right one marked."""
+    """Return the references for a person who labels: accepted answers, or all choices with the right one marked."""
     if question.choices:
         return [
             printable(f"{LETTERS[place]}) {choice}{' (right)' if place == question.correct else ''}")
@@ -58,7 +58,7 @@ def references(question: Question) -> list[str]:
 
 
 class _LabelPages:
-    """Responses to the requests of the page."""
+    """Responses to the requests of the labelling page."""
 
     def __init__(self, labelling: Labelling, name: str, secret: str, ended: threading.Event) -> None:
         self.labelling, self.name, self.secret, self.ended = labelling, name, secret, ended
@@ -70,7 +70,7 @@ class _LabelPages:
         }
 
     def page(self, nonce: str) -> str:
-        """Return the page, whose script has this nonce."""
+        """Return the labelling page, whose script has this nonce."""
         return template("label.html.jinja").render(name=self.name, nonce=nonce)
 
     def _label(self, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -109,7 +109,7 @@ class _RequestHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        """Send the page to whoever knows its address."""
+        """Send the labelling page to whoever knows its address."""
         if not self._names_this_machine() or self.path != f"/{self.pages.secret}/":
             self._answer(HTTPStatus.NOT_FOUND, b"", "text/plain")
             return
@@ -122,7 +122,7 @@ class _RequestHandler(BaseHTTPRequestHandler):
         self._answer(HTTPStatus.OK, page, "text/html; charset=utf-8", policy)
 
     def do_POST(self) -> None:
-        """Do an action of the page, and send its new state."""
+        """Do an action of the labelling page, and send its new state."""
         action = self.path.removeprefix(f"/{self.pages.secret}/")
         length = self.headers.get("Content-Length", "")
         is_valid = (
@@ -143,7 +143,7 @@ class _RequestHandler(BaseHTTPRequestHandler):
         self._answer(HTTPStatus.OK, json.dumps(answer).encode("utf-8"), "application/json")
 
     def _names_this_machine(self) -> bool:
-        """Return True if the Host header is local, which prevents DNS rebinding."""
+        """Return True if the label server's Host header is local, which prevents DNS rebinding."""
         return self.headers.get("Host", "").rpartition(":")[0] in ("127.0.0.1", "localhost")
 
     def _answer(self, status: HTTPStatus, body: bytes, kind: str, policy: str = "default-src 'none'") -> None:
@@ -161,4 +161,4 @@ class _RequestHandler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Log nothing, because a person uses the terminal."""
+        """Log no request of the label server, because a person uses the terminal."""

@@ -1,4 +1,4 @@
-"""Markdown notes and short tables for the tracker, of a run and of a comparison."""
+"""Markdown notes and short tables for MLflow, of a run and of a comparison."""
 
 from collections.abc import Sequence
 
@@ -23,19 +23,19 @@ ROWS = 1000
 
 
 def run_note(result: Result) -> str:
-    """Return the note of a run: a sentence and the headline metrics."""
+    """Return MLflow's note of a run: a sentence and the headline metrics."""
     table = metric_table("Metrics", [row for score in result.scores.values() for row in headline_rows(score)])
     return _note([sentence(result), few_kept(result)], [table], "report.html")
 
 
 def comparison_note(compared: Comparison) -> str:
-    """Return the note of a comparison: its sentences, the table of runs, and the table of pairs."""
+    """Return MLflow's note of a comparison: its sentences, the table of runs, and the table of pairs."""
     tables = [runs_table(compared), *([pair_table(compared)] if compared.pairs else [])]
     return _note([*sentences(compared), few(*compared.smallest_sample)], tables, COMPARISON_PAGE)
 
 
 def _note(sentences_: Sequence[str], tables: Sequence[Table], page: str) -> str:
-    """Return a list of sentences and tables, cut at sentences and rows, with a reference to the full page."""
+    """Return an MLflow note of sentences and tables, cut at sentences and rows, with a reference to the full page."""
     closing = f"\n\nThe full report is {escaped(page)}, under Artifacts."
     note = ""
     for each in map(escaped, filter(None, sentences_)):
@@ -55,14 +55,14 @@ def _note(sentences_: Sequence[str], tables: Sequence[Table], page: str) -> str:
 
 
 def run_tables(result: Result) -> dict[str, pa.Table]:
-    """Return all metrics, and the questions with their greedy answers and main metrics; of many questions a sample
-    (:func:`robust_eval.report.question_table.sample`).
+    """Return the run's tables for MLflow: all metrics, and the questions with their greedy answers and main metrics; of
+    many questions a sample (:func:`robust_eval.report.question_table.sample`).
     """
     return _as_named_table("metrics", _metrics(result)) | _questions(result)
 
 
 def _metrics(result: Result) -> pa.Table:
-    """Return a row for each metric, those of curves at every temperature, and for each count."""
+    """Return the MLflow table with a row for each metric, those of curves at every temperature, and for each count."""
     rows = [
         {
             "metric": name,
@@ -80,7 +80,7 @@ def _metrics(result: Result) -> pa.Table:
 
 
 def _questions(result: Result) -> dict[str, pa.Table]:
-    """Return the questions; see :func:`run_tables`."""
+    """Return the MLflow table of questions; see :func:`run_tables`."""
     table = result.by_question()
     declarations = [spec for score in result.scores.values() for spec in score.specs if spec.of_question]
     metrics = [name for spec in declarations for name in spec.covered_names(table.column_names)[:1]]
@@ -101,7 +101,7 @@ def _questions(result: Result) -> dict[str, pa.Table]:
 
 
 def comparison_tables(compared: Comparison) -> dict[str, pa.Table]:
-    """Return runs and pairs by metric, and the questions with the largest differences."""
+    """Return MLflow's tables of runs and pairs by metric, and the questions with the largest differences."""
     tables = _as_named_table("runs", runs_as_data(compared)) | _as_named_table("pairs", pairs_as_data(compared))
     limit = ROWS // max(1, sum(1 + len(shared.metrics) for shared in compared.shared))
     records: list[dict[str, object]] = []
@@ -128,5 +128,5 @@ def comparison_tables(compared: Comparison) -> dict[str, pa.Table]:
 
 
 def _as_named_table(name: str, table: pa.Table) -> dict[str, pa.Table]:
-    """Return a table by its name; a table that is cut has the number of rows in its name."""
+    """Return an MLflow table by its name; a table that is cut has the number of rows in its name."""
     return {name: table} if table.num_rows <= ROWS else {f"{name}_first_{ROWS}": table.slice(0, ROWS)}

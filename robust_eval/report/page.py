@@ -1,4 +1,4 @@
-"""Report of a run: one self-contained HTML file."""
+"""Page of a run's report: one self-contained HTML file."""
 
 import json
 import math
@@ -71,7 +71,7 @@ SAMPLER_SETTINGS = (
 
 
 def write_page(result: Result, figures: Sequence[SavedFigure], path: Path) -> None:
-    """Write the page, with the SVG files of the figures embedded."""
+    """Write the report page of a run, with the SVG files of the figures embedded."""
     columns = number_columns(result)
     closer = len(columns) > 1
     mapped = _mapped(result, figures)
@@ -127,7 +127,7 @@ def write_page(result: Result, figures: Sequence[SavedFigure], path: Path) -> No
 
 
 def corrected_part(score: Score | None) -> Markup:
-    """Return the part of a page with metrics corrected by labels; empty without any."""
+    """Return the part of the report's page with metrics corrected by labels; empty without any."""
     body = ""
     if score is not None:
         presentation = score.presentation
@@ -136,14 +136,14 @@ def corrected_part(score: Score | None) -> Markup:
 
 
 def page_script() -> str:
-    """Return the script of the page: its files in order, in one function."""
+    """Return the script of a report page: its files in order, in one function."""
     folder = files("robust_eval.report").joinpath("script")
     scripts = [folder.joinpath(f"{name}.js").read_text(encoding="utf-8") for name in SCRIPT]
     return "\n".join(['"use strict";', "(async () => {", *scripts, "})();"])
 
 
 def _mapped(result: Result, figures: Sequence[SavedFigure]) -> list[str]:
-    """Return the ids of the facts in the rows of the heat map, from the top; empty without one."""
+    """Return the ids of the facts in the rows of the page's heat map, from the top; empty without one."""
     if all(figure.entry.name != "accuracy_by_fact" for figure in figures):
         return []
     from robust_eval.plot.frs_figures import fact_accuracy  # it imports matplotlib
@@ -153,7 +153,7 @@ def _mapped(result: Result, figures: Sequence[SavedFigure]) -> list[str]:
 
 
 def _question_data(result: Result, columns: Sequence[Column], selected: Sequence[int], mapped: Sequence[str]) -> str:
-    """Return the compressed data of these questions that the index does not have, and the ids of the mapped facts."""
+    """Return the page's compressed data of these questions, if not in the index, and the ids of the mapped facts."""
     questions = [result.questions[row] for row in selected]
     decode = None
     if result.tokenizer is not None:
@@ -181,7 +181,7 @@ def _question_data(result: Result, columns: Sequence[Column], selected: Sequence
 
 
 def _settings(result: Result) -> dict[str, str]:
-    """Return the settings that determine the answers, with ``auto`` resolved."""
+    """Return the settings on the page, which determine the answers, with ``auto`` resolved."""
     groups = ("model.", "sampler.", "rewriter.", "reader.", "grader.")
     values = {**result.description, **effective(result.description)}
     texts = {name: printable_lines(str(value)) for name, value in values.items() if name.startswith(groups)}
@@ -189,7 +189,7 @@ def _settings(result: Result) -> dict[str, str]:
 
 
 def _setup(result: Result) -> dict[str, str]:
-    """Return the setup of the run, for people."""
+    """Return the setup of the run on its report page, for people."""
     settings = result.description
     samplers = list(result.graded_by_sampler)
     prompts = f"{result.prompts_asked:,} requested, {result.cache_hits:,} cached"
@@ -219,7 +219,7 @@ def _data_set(result: Result) -> str:
 
 
 def _escaped(value: Any) -> Any:
-    """Return a template value with invisible characters escaped; markup is trusted."""
+    """Return a page's template value with invisible characters escaped; markup is trusted."""
     return printable_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
@@ -227,7 +227,7 @@ _TEMPLATES = Environment(loader=PackageLoader("robust_eval.report", "."), autoes
 
 
 def template(name: str) -> Template:
-    """Return a template of this package."""
+    """Return a page template of this package."""
     return _TEMPLATES.get_template(name)
 
 
@@ -259,7 +259,7 @@ def _by_category(result: Result) -> list[dict[str, Any]]:
 
 
 def _divided(result: Result) -> list[dict[str, Any]]:
-    """Return the questions with the least agreement of raters, with their answers at the temperature nearest to 1."""
+    """Return the page's questions with the least agreement of raters, with their answers at the t nearest to 1."""
     metric = result.metric_of("agreement")
     if metric is None:
         return []
@@ -280,7 +280,7 @@ def _divided(result: Result) -> list[dict[str, Any]]:
 
 
 def _disagreeing(result: Result) -> list[dict[str, Any]]:
-    """Return the questions on whose robustness the methods disagree, the largest disagreement first."""
+    """Return the page's questions on whose robustness the methods disagree, the largest disagreement first."""
     if "profile" not in result.tables:
         return []
     greedy = dict(rows(result.graded_baseline, "question_id", "text"))
@@ -290,13 +290,13 @@ def _disagreeing(result: Result) -> list[dict[str, Any]]:
 
 
 def _wording(question: Question, rewrite: int) -> str:
-    """Return a wording of a question; recorded answers may lack the texts of rewrites."""
+    """Return a question's wording on the page; recorded answers may lack the texts of rewrites."""
     wordings = (question.text, *question.rewrites)
     return wordings[rewrite] if rewrite < len(wordings) else f"rewrite {rewrite}"
 
 
 def _adversarial(result: Result) -> tuple[int, list[dict[str, Any]]]:
-    """Return the number of rewrites that turned a right answer wrong, and one of each of the first questions."""
+    """Return the page's number of rewrites that turned a right answer wrong, and one of each of the first questions."""
     table = result.tables.get("adversarial_rewrites")
     if table is None:
         return 0, []
@@ -307,7 +307,7 @@ def _adversarial(result: Result) -> tuple[int, list[dict[str, Any]]]:
 
 
 def _types(result: Result) -> dict[str, Any] | None:
-    """Return the data of the question types; None without an FRS."""
+    """Return the page's data of the question types; None without an FRS."""
     if "frs_types" not in result.tables:
         return None
     shares = result.tables["frs_types"]

@@ -20,7 +20,7 @@ from robust_eval.tracking.result import Result
 
 
 def number_columns(result: Result) -> list[Column]:
-    """Return the metrics' columns over all questions, in their order."""
+    """Return the question table's columns of metrics over all questions, in their order."""
     row_of = {question.id: row for row, question in enumerate(result.questions)}
     columns = []
     for score in result.scores.values():
@@ -33,7 +33,7 @@ def number_columns(result: Result) -> list[Column]:
 
 
 def _default_columns(score: Score) -> Iterator[Column]:
-    """Yield a column for each headline metric that is a mean over questions; of a curve the one nearest to t = 1."""
+    """Yield the table's column for each headline metric that is a mean over questions; of a curve the nearest to 1."""
     curves = {point(name, nearest_to_one(curve)): name for name, curve in score.curves.items() if curve}
     for name, numbers in score.by_question.items():
         spec = score.spec(name)
@@ -42,7 +42,7 @@ def _default_columns(score: Score) -> Iterator[Column]:
 
 
 def word_columns(result: Result) -> dict[str, list[str]]:
-    """Return the word columns ``status``, ``type`` and ``category`` of the questions, without empty ones."""
+    """Return the word columns ``status``, ``type`` and ``category`` of the question table, without empty ones."""
     categories = [question.category for question in result.questions]
     columns = {
         "status": question_statuses(result),
@@ -54,8 +54,8 @@ def word_columns(result: Result) -> dict[str, list[str]]:
 
 @dataclass(frozen=True)
 class Chosen:
-    """Questions that a page shows in full: their ``rows``, in the order asked, and by status the number shown and the
-    total.
+    """Questions of the table that a page shows in full: their ``rows``, in the order asked, and by status the number
+    shown and the total.
     """
 
     rows: Sequence[int]
@@ -63,8 +63,8 @@ class Chosen:
 
 
 def chosen(result: Result, columns: Sequence[Column], limit: int, always: Collection[str] = ()) -> Chosen:
-    """Return all questions up to ``limit``, or else a sample of all statuses (:func:`question_statuses`), and of each
-    from both ends and the middle of the first column, besides the questions with ids in ``always``.
+    """Return all questions of the table up to ``limit``, or else a sample of all statuses (:func:`question_statuses`),
+    and of each from both ends and the middle of the first column, besides the questions with ids in ``always``.
     """
     statuses = question_statuses(result)
     values = columns[0].numbers if columns else np.full(len(statuses), np.nan)
@@ -75,7 +75,7 @@ def chosen(result: Result, columns: Sequence[Column], limit: int, always: Collec
 
 
 def as_data(column: Column, chosen: Sequence[int]) -> dict[str, Any]:
-    """Return the column of the chosen questions for a page, with "Infinity" and null for ∞ and NaN."""
+    """Return the table's column of the chosen questions for a page, with "Infinity" and null for ∞ and NaN."""
     numbers = column.numbers[list(chosen)].tolist()
     return {
         "name": column.name,
@@ -89,7 +89,7 @@ def as_data(column: Column, chosen: Sequence[int]) -> dict[str, Any]:
 
 
 def sample(statuses: Sequence[str], values: Floats, limit: int) -> NDArray[np.intp]:
-    """Return rows of at most ``limit`` questions of all statuses, in their order; deterministic.
+    """Return table rows of at most ``limit`` questions of all statuses, in their order; deterministic.
 
     Each status has an equal share of the limit; what a small one does not need goes to the larger ones. Of a status
     with more questions than its share, a third have its lowest ``values`` (n,), a third its highest, and the rest are
@@ -126,8 +126,8 @@ TEXTS = (TEXT, 100, 50, 0)
 
 
 class Index(NamedTuple):
-    """Index in a page: compressed ``data``, the maximum characters of ``texts``, and True if it has all questions, not
-    only the selected ones.
+    """Index of all questions in a page: compressed ``data``, the maximum characters of ``texts``, and True if it has
+    all questions, not only the selected ones.
     """
 
     data: str
@@ -136,7 +136,7 @@ class Index(NamedTuple):
 
 
 def question_index(result: Result, selected: Sequence[int], headline: Column | None) -> Index:
-    """Return the index: id, text, word columns and headline metric of every question.
+    """Return the question index: id, text, word columns and headline metric of every question.
 
     If it is too large, questions that are not ``selected`` have shortened texts or are left out.
     """
@@ -165,6 +165,6 @@ def _index(
 
 
 def _coded(values: Sequence[str]) -> list[list[Any]]:
-    """Return [the distinct values, the index of each value among them]."""
+    """Return a column of the question index as [the distinct values, the index of each value among them]."""
     codes = {value: code for code, value in enumerate(dict.fromkeys(values))}
     return [[printable_lines(value) for value in codes], [codes[value] for value in values]]

@@ -68,7 +68,7 @@ _TABLE_4 = {
 
 
 def frs(score: Score, questions: Sequence[Question]) -> Presentation:
-    """Show each question by its score for the smallest d, its initial entropy, and its breaking temperature."""
+    """Present FRS: each question by its score for the smallest d, its initial entropy, and its breaking temperature."""
     facts = score.tables["frs"]
     entropy, breaking = (facts[name].to_numpy() for name in ("entropy", "breaking_temperature"))
     d, first = next(iter(FRS.among(score.values).items()))
@@ -129,7 +129,7 @@ def most_robust_type(scores: Floats, types: Sequence[str], groups: Sequence[str]
 
 
 def _welch(one: Any, other: Any) -> float:
-    """Return the two-sided p value of Welch's t test of (mean, standard deviation, number); 1 without any variance."""
+    """Return the p value of Welch's two-sided t test of (mean, standard deviation, number); 1 without any variance."""
     if max(one.std, other.std) < ROUNDING:
         return 1.0
     from scipy import stats  # an import of half a second, which most runs do not need
@@ -138,7 +138,7 @@ def _welch(one: Any, other: Any) -> float:
 
 
 def _anchors(levels: Sequence[float], d: float, unbroken: str) -> list[tuple[float, str]]:
-    """Return the scores of easily imagined models, by the same formula."""
+    """Return the scores of easily imagined models, by the same formula, for the presentation of FRS."""
     entropies = np.linspace(0, 1, 101)
     breaking = np.array([levels[0], np.inf if unbroken == "one" else levels[-1]])
     guessing, certain = factual_robustness_score(np.array([1.0, 0.0]), breaking, d, unbroken).tolist()
@@ -157,7 +157,7 @@ def _anchors(levels: Sequence[float], d: float, unbroken: str) -> list[tuple[flo
 
 
 def _columns(score: Score, t: float, columns: Mapping[str, tuple[str, str]]) -> list[Column]:
-    """Return columns of curves at a temperature; ``columns`` has their labels and descriptions by name."""
+    """Return a report's columns of curves at a temperature; ``columns`` has their labels and descriptions by name."""
     return [
         Column(name, label, f"{about}, {at_words(t)}", score.by_question[point(name, t)])
         for name, (label, about) in columns.items()
@@ -165,7 +165,7 @@ def _columns(score: Score, t: float, columns: Mapping[str, tuple[str, str]]) -> 
 
 
 def agreement(score: Score, questions: Sequence[Question]) -> Presentation:
-    """Show each question by the certainty of its raters and the share of right ones, at the temperature nearest 1."""
+    """Present MultiQ&A: each question by raters' certainty and share of right ones, at the temperature nearest 1."""
     t = nearest_to_one(score.curves["agreement.accuracy"])
     base, vote, worst, kappa = (
         score.formatted(point(f"agreement.{name}", t), form)
@@ -191,7 +191,7 @@ def agreement(score: Score, questions: Sequence[Question]) -> Presentation:
 
 
 def _table_4(score: Score) -> Table:
-    """Return the metrics as rows of the paper's table, in percent, one for each temperature (Cho & Watson, Table 4).
+    """Present the metrics as rows of the paper's table, in percent, one for each temperature (Cho & Watson, Table 4).
 
     ``n`` is the number of questions of the metrics, or its minimum and maximum.
     """
@@ -206,7 +206,7 @@ def _table_4(score: Score) -> Table:
 
 
 def certainty(score: Score, questions: Sequence[Question]) -> Presentation:
-    """Show each question by the entropy of its answers and their error rate, at the temperature nearest 1."""
+    """Present answer certainty: each question by its entropy and its error rate, at the temperature nearest 1."""
     choices, trials = [len(question.choices) for question in questions], score.settings["trials"]
     t = nearest_to_one(score.curves[ENTROPY.name])
     entropy, error_rate = (score.formatted(point(spec.name, t)) for spec in (ENTROPY, ERROR_RATE))
@@ -234,7 +234,7 @@ def certainty(score: Score, questions: Sequence[Question]) -> Presentation:
 
 
 def order(score: Score, questions: Sequence[Question]) -> Presentation:
-    """Show the accuracy at each position, and the significance of its differences, at the temperature nearest 1."""
+    """Present choice order: the accuracy at each position, and the significance of differences, at the t nearest 1."""
     t = nearest_to_one(score.curves[ONE_CHOICE.name])
     positions = {int(position): score.curves[name][t].value for position, name in PLACE.among(score.curves).items()}
     positions = {position: accuracy for position, accuracy in positions.items() if not math.isnan(accuracy)}
@@ -260,7 +260,7 @@ def order(score: Score, questions: Sequence[Question]) -> Presentation:
 
 
 def pushback(score: Score, questions: Sequence[Question]) -> Presentation:
-    """Show the shares of facts that withstand pushback and of those mended, at the temperature nearest 1."""
+    """Present pushback: the shares of facts that withstand it and of those mended, at the temperature nearest 1."""
     t = nearest_to_one(score.curves[challenge.UNBROKEN.name])
     turns = max(score.tables["challenge_turns"]["turn"].to_pylist())
     breaking = at_temperature(score.tables["challenge"], t)["breaking_turn"].to_numpy()
@@ -289,7 +289,7 @@ def pushback(score: Score, questions: Sequence[Question]) -> Presentation:
 
 
 def reasoning(score: Score, questions: Sequence[Question]) -> Presentation:
-    """Show the variance and the effect of reasoning, at the temperature nearest 1."""
+    """Present the variance and the effect of reasoning, at the temperature nearest 1."""
     t = nearest_to_one(score.curves[thinking.ACCURACY.name])
     budgets, table = score.settings["budgets"], at_temperature(score.tables["thinking"], t)
     breaking, between = (table[name].to_numpy() for name in ("breaking_budget", "between"))
@@ -320,7 +320,7 @@ def _finite(values: Floats) -> Floats:
 
 
 def uncertainty(score: Score, questions: Sequence[Question]) -> Presentation:
-    """Show if the uncertainty of answers separates right from wrong ones, by the first uncertainty score."""
+    """Present uncertainty: show if it separates right from wrong answers, by the first uncertainty score."""
     table, t = score.tables["uncertainty_scores"], score.settings["temperature"]
     names = table["score"].to_pylist() if table.num_rows else []
     if not names:
@@ -357,7 +357,7 @@ def uncertainty(score: Score, questions: Sequence[Question]) -> Presentation:
 
 
 def _table_of_scores(score: Score, names: Sequence[str]) -> Table:
-    """Return a row for each uncertainty score, with its main metrics."""
+    """Present a row for each uncertainty score, with its main metrics."""
     forms = {
         "auroc": ("AUROC", ".3f"),
         "prr": ("PRR", ".3f"),
@@ -381,7 +381,7 @@ def _table_of_scores(score: Score, names: Sequence[str]) -> Table:
 
 
 def reliability(score: Score, questions: Sequence[Question]) -> Presentation:
-    """Show how often repeated answers agree, and how often all trials are right; or flips in conversations."""
+    """Present reliability: how often repeated answers agree, and all trials are right; or flips in conversations."""
     t = at_words(score.settings["temperature"])
     if repeated.FLIPPED.name in score.values:
         flipped = score.formatted(repeated.FLIPPED.name, ".0%")
@@ -428,7 +428,7 @@ def reliability(score: Score, questions: Sequence[Question]) -> Presentation:
 
 
 def variance(score: Score, questions: Sequence[Question]) -> Presentation:
-    """Show the standard error with twice the questions, rewrites or trials, and the shares of the components."""
+    """Present the variance: the standard error with twice the questions, rewrites or trials, and its components."""
     rows = [
         [Cell(f"twice the {row['doubled']}" if row["doubled"] else "this run")]
         + [Cell(number(row[name], ".4g")) for name in ("questions", "rewrites", "trials")]
@@ -450,7 +450,7 @@ def variance(score: Score, questions: Sequence[Question]) -> Presentation:
 
 
 def profile(score: Score, questions: Sequence[Question]) -> Presentation:
-    """Show the share of facts that withstand every perturbation."""
+    """Present a profile: show the share of facts that withstand every perturbation."""
     columns = {*score.tables["profile"].column_names}
     optional = {"orders_right", "turns_held", "thought_right"} & columns
     main = ROBUST if ROBUST.name in score.by_question else ROBUST_AT_OWN
@@ -466,7 +466,7 @@ def profile(score: Score, questions: Sequence[Question]) -> Presentation:
 
 
 def unanswerable(score: Score, questions: Sequence[Question]) -> Presentation:
-    """Show the share of answers to the questions without an answer that a profile asks."""
+    """Present abstention: show the share of answers to the questions without an answer that a profile asks."""
     answered = score.formatted(ANSWERS_UNANSWERABLE.name, ".0%")
     return Presentation(
         "Questions without an answer",
@@ -475,7 +475,7 @@ def unanswerable(score: Score, questions: Sequence[Question]) -> Presentation:
 
 
 def _profile_sentence(score: Score, known_count: int, main: MetricSpec) -> str:
-    """Return a sentence with the share of known facts, all values defined, that withstand the main methods."""
+    """Present in a sentence the share of known facts, all values defined, that withstand a profile's main methods."""
     methods = "at rising temperature, in paraphrases, and repeatedly"
     words = "all three", "unbroken at every temperature, right in every wording and right in every repetition"
     if main is ROBUST_AT_OWN:
@@ -504,7 +504,7 @@ def _profile_sentence(score: Score, known_count: int, main: MetricSpec) -> str:
 
 
 def greedy(score: Score, questions: Sequence[Question]) -> Presentation:
-    """Show the accuracy of the baseline answers, beside that of guessing on questions with choices."""
+    """Present the accuracy of the baseline answers, beside that of guessing on questions with choices."""
     title = "Most frequent answers" if MOST_FREQUENT in score.specs else "Greedy answers"
     presentation = Presentation(title, columns=[])
     accuracy = score.by_question[GREEDY.name]
@@ -534,7 +534,7 @@ def greedy(score: Score, questions: Sequence[Question]) -> Presentation:
 def corrected(
     score: Score, corrections: Sequence[Correction], metrics: Mapping[str, Estimate], labels: int
 ) -> Presentation:
-    """Show the corrected metrics next to the run's ``metrics``; ``labels`` is the number of labelled answers."""
+    """Present the corrected metrics next to the run's ``metrics``; ``labels`` is the number of labelled answers."""
     of = {name: of for each in corrections for name, of in each.of.items()}
     number_of = {name: count for each in corrections for name, count in each.labels.items()}
     estimates = score.metrics()

@@ -41,7 +41,7 @@ def vega_script() -> str:
 
 
 def scatter() -> dict[str, Any]:
-    """Return a scatter plot of the data set ``points``, which the page fills.
+    """Return a Vega-Lite scatter plot of the data set ``points``, which the page fills.
 
     Points have ``x``, ``y`` and ``colour`` (the page chooses the figures), and texts for the tooltip. ``chosen`` is the
     rectangle that a reader draws.
@@ -63,7 +63,7 @@ def scatter() -> dict[str, Any]:
 
 
 def accuracy_curve(threshold: float) -> dict[str, Any]:
-    """Return a plot of the accuracy of one question against temperature, of data sets that the page fills.
+    """Return a Vega-Lite plot of the accuracy of one question against temperature, of data sets that the page fills.
 
     ``counted`` has the share of right trials with an interval (``low``, ``high``); ``computed`` the accuracy from the
     model's probabilities, with an interval, and ``bounds`` its guaranteed bounds (``lower``, ``upper``). A fact breaks
@@ -79,7 +79,7 @@ def accuracy_curve(threshold: float) -> dict[str, Any]:
     share = {"type": "quantitative", "title": "accuracy", "scale": {"domain": [0, 1]}, "axis": {"tickCount": 5}}
 
     def layer(data: str, mark: dict[str, Any], y: str, y2: str = "") -> dict[str, Any]:
-        """Return marks at a column of a data set, or between two."""
+        """Return Vega-Lite marks at a column of a data set, or between two."""
         encoding = {"x": temperature, "y": {**share, "field": y}} | ({"y2": {"field": y2}} if y2 else {})
         return {"data": {"name": data}, "mark": mark, "encoding": encoding}
 

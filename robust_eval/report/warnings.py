@@ -18,14 +18,14 @@ MIN_CUT_SHARE = 0.05
 
 
 class Caution(NamedTuple):
-    """Problem of a run's results, and its remedy."""
+    """Warning of a problem of a run's results, and its remedy."""
 
     problem: str
     remedy: str
 
 
 def warnings(result: Result) -> Iterator[Caution]:
-    """Yield the warnings, the worst first."""
+    """Yield the warnings about a run's results, the worst first."""
     counts = result.counts()
     if text := few_kept(result):
         yield Caution(text, "Raise dataset.limit, or choose another data set.")
@@ -123,7 +123,7 @@ _SERVED = {
 
 
 def uncertain(counts: Mapping[str, float]) -> str:
-    """Return the number of uncertain greedy and sampled replies, in words; empty without any, or if unknown."""
+    """Return a warning's number of uncertain greedy and sampled replies, in words; empty without any, or if unknown."""
     number = counts["replies.uncertain"]
     if not number > 0:
         return ""
@@ -135,7 +135,7 @@ def uncertain(counts: Mapping[str, float]) -> str:
 
 
 def remedy(result: Result, run: str = "RUN") -> str:
-    """Return the settings that help with uncertain replies, for a run in the folder ``run``.
+    """Return a warning's remedy: the settings that help with uncertain replies, for a run in the folder ``run``.
 
     A judge decides free text alone, and already has if it is the grader.
     """
