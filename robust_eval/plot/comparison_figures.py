@@ -1,4 +1,4 @@
-"""Figures of several measurements, in one pair of axes or in panels (Fastowski et al., Fig. 1 to 5 and 10 to 13)."""
+"""Figures that compare measurements, in one pair of axes or in panels (Fastowski et al., Fig. 1 to 5 and 10 to 13)."""
 
 import math
 import textwrap
@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 def by_number(axes: Axes, curves: Curves, spec: MetricSpec, title: str) -> None:
-    """Draw a metric for each number in its name, with 95 % intervals (of the weights of FRS: Fig. 10 to 12)."""
+    """Draw a compared metric for each number in its name, with 95 % intervals (the weights of FRS: Fig. 10 to 12)."""
     numbers = sorted({*chain(*curves.values())})
     if spec.comparison is not None and spec.comparison.kind == STEPS:
         _steps(axes, curves)
@@ -57,7 +57,7 @@ def by_number(axes: Axes, curves: Curves, spec: MetricSpec, title: str) -> None:
 
 
 def by_temperature(axes: Axes, curves: Curves, spec: MetricSpec, title: str) -> None:
-    """Draw a metric at each temperature, with 95 % intervals (accuracy: Fig. 1)."""
+    """Draw a compared metric at each temperature, with 95 % intervals (accuracy: Fig. 1)."""
     (_steps if spec.comparison is not None and spec.comparison.kind == STEPS else _lines)(axes, curves)
     temperature_ticks(axes, chain(*curves.values()))
     _label_axes(axes, spec, title)
@@ -105,8 +105,8 @@ def most_robust_by_type(axes: Axes, shares: Mapping[str, Mapping[str, Estimate]]
 def intervals(
     axes: Axes, estimates: Mapping[str, Estimate], label: str, title: str, are_differences: bool = False
 ) -> None:
-    """Draw estimates with their 95 % intervals, one below the other, in the order from the top, each under its name;
-    with those of differences the line of none.
+    """Draw measurements' estimates with their 95 % intervals, one below the other, in the order from the top, each
+    under its name; with those of differences the line of none.
     """
     if are_differences:
         axes.axvline(0, color=GREY, linewidth=1)
@@ -116,7 +116,7 @@ def intervals(
 
 
 class Judgement(NamedTuple):
-    """Difference of a candidate from its baseline, its non-inferiority margin, and the verdict on it."""
+    """Difference in a figure: a candidate's from its baseline, its non-inferiority margin, and the verdict on it."""
 
     difference: Estimate
     margin: float
@@ -128,8 +128,8 @@ _VERDICTS = {"PASS": (BLUE, "o"), "FAIL": (RED, "X")}
 
 
 def margins(axes: Axes, judgements: Mapping[str, Judgement], label: str) -> None:
-    """Draw differences with their intervals, one below the other, each with its verdict and the zone beyond its margin:
-    a metric passes if its interval is outside.
+    """Draw a candidate's differences with their intervals, one below the other, each with its verdict and the zone
+    beyond its margin: a metric passes if its interval is outside.
     """
     value, errors = values_and_whiskers(each.difference for each in judgements.values())
     worst = min(np.nanmin(value - errors[0]), *(-each.margin for each in judgements.values()))
@@ -149,7 +149,7 @@ def margins(axes: Axes, judgements: Mapping[str, Judgement], label: str) -> None
 
 
 def _label_rows(axes: Axes, names: Sequence[str], label: str, title: str) -> None:
-    """Write a name above each row, for rows as wide as the figure, and fit the height of the figure."""
+    """Write a measurement's name above each row, for rows as wide as the figure, and fit the height of the figure."""
     words = ["\n".join(textwrap.wrap(name, 56, max_lines=2, placeholder=" …")) for name in names]
     height = 0.17 * (max(word.count("\n") for word in words) + 1) + 0.25
     for row, word in enumerate(words):
@@ -185,7 +185,7 @@ def _steps(axes: Axes, curves: Curves) -> None:
 
 
 def _label_axes(axes: Axes, spec: MetricSpec, title: str) -> None:
-    """Set the title and the labels of the axes, and limit the axis of the values to their range."""
+    """Set title and labels of a comparison figure's axes, and limit the axis of the values to their range."""
     axes.set_xlabel(spec.horizontal, parse_math=False)
     axes.set_ylabel(textwrap.fill(spec.vertical, 50), parse_math=False)
     _limit_values(axes, spec.limits)
@@ -193,8 +193,8 @@ def _label_axes(axes: Axes, spec: MetricSpec, title: str) -> None:
 
 
 def _limit_values(axes: Axes, limits: Limits) -> None:
-    """Limit the vertical axis to the range of the values, with room for points at its ends; without a lower limit it
-    reaches no farther down than up.
+    """Limit a comparison figure's vertical axis to the range of the values, with room for points at its ends; without a
+    lower limit it reaches no farther down than up.
     """
     lowest, highest = limits
     bottom, top = axes.get_ylim()
@@ -218,18 +218,18 @@ def _lines(axes: Axes, curves: Curves, dodge: bool = False) -> None:
 
 
 def _styles() -> Iterator[tuple[str, str, str]]:
-    """Yield colour, marker and dash; the first 28 combinations differ."""
+    """Yield colour, marker and dash of each measurement; the first 28 combinations differ."""
     marks = zip("osD^", ("-", "--", "-.", ":"), strict=True)
     return cycle((colour, marker, dash) for marker, dash in marks for colour in QUALITATIVE)
 
 
 def _plain(label: str) -> str:
-    """Return a label that matplotlib shows: one with a leading underscore would be hidden."""
+    """Return a measurement's label that matplotlib shows: one with a leading underscore would be hidden."""
     return f" {label}" if label.startswith("_") else label
 
 
 def _legend(axes: Axes) -> None:
-    """Add a legend below the axes, in a higher figure."""
+    """Add a legend of the measurements below the axes, in a higher figure."""
     handles, labels = axes.get_legend_handles_labels()
     words = ["\n".join(textwrap.wrap(label, 56, max_lines=3, placeholder=" …")) for label in labels]
     fig = root(axes)
@@ -306,7 +306,7 @@ def _panel_label(label: str, width: float) -> str:
 
 
 def _levels(measured: Mapping[str, Facts]) -> tuple[Floats, list[str]]:
-    """Return the positions of facts on the axis of t_b, and the labels, for all panels."""
+    """Return the positions of facts on the axis of t_b, and the labels, for all measurements' panels."""
     facts = list(measured.values())
     levels, labels, _ = break_levels(np.concatenate([each.breaking for each in facts]), facts[0].temperatures)
     return levels, labels

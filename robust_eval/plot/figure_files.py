@@ -21,8 +21,8 @@ _BEYOND_A_HUNDREDTH = re.compile(r"(\.\d\d)\d+| (?=\n)")
 
 
 def save(fig: Figure, path: Path, pdf: bool = False) -> Path:
-    """Write a figure as PNG, on white, as transparent SVG (:mod:`robust_eval.plot.style`), and as ``pdf``; return the
-    path of the SVG.
+    """Write the files of a figure: PNG, on white, transparent SVG (:mod:`robust_eval.plot.style`), and ``pdf``; return
+    the path of the SVG.
 
     Equal figures give equal files. Text of the SVG stays text, except in the style of a paper.
     """
@@ -56,7 +56,7 @@ def _make_printable(fig: Figure) -> None:
 
 
 def _lean(drawing: str) -> str:
-    """Return an SVG drawing with places to a tenth of a point, paths to a hundredth, and common attributes at its root.
+    """Return a figure's SVG with places to a tenth of a point, paths to a hundredth, and common attributes at its root.
 
     That is half of what matplotlib writes. A rule for everything (``*``) would be one for the whole page besides.
     """

@@ -36,22 +36,22 @@ class RegisteredFigure:
 
     @property
     def name(self) -> str:
-        """Name of its files."""
+        """Name of a registered figure's files."""
         return self.draw.__name__
 
     @property
     def shows(self) -> str:
-        """Sentence on the content of the figure."""
+        """Sentence on the content of the registered figure."""
         return " ".join((self.draw.__doc__ or "").split())
 
     @property
     def reading(self) -> str:
-        """Sentences on the content of the figure and on its interpretation."""
+        """Sentences on the content of the registered figure and on its interpretation."""
         return f"{self.shows} {self.interpretation}"
 
     @property
     def alternative(self) -> str:
-        """Alternative text for readers who do not see it."""
+        """Alternative text of a registered figure for readers who do not see it."""
         return f"{self.caption}. {self.shows}"
 
 
@@ -71,7 +71,7 @@ def run_figure(
 
 
 def registered() -> list[RegisteredFigure]:
-    """Return all figures, in display order; import the modules that define them, and matplotlib."""
+    """Return all registered figures, in display order; import the modules that define them, and matplotlib."""
     for module in _MODULES:
         import_module(f"robust_eval.plot.{module}")
     return sorted(_FIGURES, key=lambda figure: _MODULES.index(figure.draw.__module__.rpartition(".")[2]))

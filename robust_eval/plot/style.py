@@ -115,12 +115,12 @@ def wrap_words(fig: Figure) -> None:
 
 
 def band(colour: str, opacity: float = 0.2) -> dict[str, Any]:
-    """Return fill and outline of an interval: a transparent area with a visible edge."""
+    """Return the style of fill and outline of an interval: a transparent area with a visible edge."""
     return {"facecolor": (colour, opacity), "edgecolor": colour, "linewidth": 0.7}
 
 
 def temperature_ticks(axes: Axes, temperatures: Iterable[float]) -> None:
-    """Set ticks at the sampled temperatures, if these are few, with a label at as many as fit, the last among them."""
+    """Set axis ticks at the sampled temperatures, if few, with labels at as many as fit, the last included."""
     levels = sorted({*temperatures})
     if len(levels) <= 12:
         width = axes.get_window_extent().width / root(axes).dpi
@@ -142,15 +142,15 @@ def draw_survival(
 
 
 def values_and_whiskers(estimates: Iterable[Estimate]) -> tuple[Floats, Floats]:
-    """Return (n,) values, and (2, n) the distances of their bounds, at least 0: rounding may put a bound beyond the
-    value.
+    """Return (n,) values of error bars, and (2, n) the distances of their bounds, at least 0: rounding may put a bound
+    beyond the value.
     """
     value, low, high = np.array(list(estimates), dtype=float).reshape(-1, 3).T
     return value, np.maximum([value - low, high - value], 0)
 
 
 def ink(background: Any) -> str:
-    """Return the one of ``INKS`` with the higher contrast (WCAG 2) to a colour.
+    """Return the text colour, the one of ``INKS`` with the higher contrast (WCAG 2) to a colour.
 
     >>> ink("white"), ink("#440154")
     ('#010101', '#fefefe')
