@@ -29,7 +29,7 @@ SCORE = "score."
 
 @dataclass
 class Collected:
-    """Answers of one model to one task, with the keys that the logs have; ``request`` is that of the first answer."""
+    """Collected answers of a model to a task, with the keys that the logs have; ``request`` is the first answer's."""
 
     model: str
     task: str
@@ -43,12 +43,12 @@ class Collected:
 
     @property
     def keyed(self) -> list[Question]:
-        """Questions that have a key."""
+        """Collected questions that have a key."""
         return [each for each in self.questions if each.answers or each.correct is not None]
 
     @property
     def ungraded(self) -> dict[str, list[str]]:
-        """Ids of the questions whose answers cannot be graded, by the reason."""
+        """Ids of the questions whose collected answers cannot be graded, by the reason."""
         by_reason: dict[str, list[str]] = {}
         for each in self.questions:
             if not each.answers and each.correct is None:
@@ -62,11 +62,11 @@ class Collected:
 
     @property
     def scorers(self) -> list[str]:
-        """Names of the harness's own scorers."""
+        """Names of the harness's own scorers in the collected logs."""
         return [name.removeprefix(SCORE) for name in self.answers.column_names if name.startswith(SCORE)]
 
     def json_lines(self) -> str:
-        """Return the questions that have a key in the layout of ``dataset=jsonl``."""
+        """Return the collected questions that have a key in the layout of ``dataset=jsonl``."""
         records = ({"question": each.text, **asdict(each), "text": ""} for each in self.keyed)
         filled = ({name: value for name, value in record.items() if value not in ("", (), None)} for record in records)
         return "".join(f"{json.dumps(record)}\n" for record in filled)
@@ -107,7 +107,7 @@ def harness_of(file: Path) -> str | None:
 
 
 def collect(files: Sequence[Path]) -> list[Collected]:
-    """Read logs of any harness, and join those of one model and task. UserError names the broken part of a log."""
+    """Collect the answers in logs of any harness, by model and task. UserError names the broken part of a log."""
     if len({*files}) < len(files):
         raise UserError("a log is named twice")
     logs: dict[str, list[Path]] = defaultdict(list)

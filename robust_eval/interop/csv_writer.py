@@ -1,4 +1,4 @@
-"""A finished run as tables for a spreadsheet, without a cell that a spreadsheet would compute."""
+"""A finished run as CSV tables for a spreadsheet, without a cell that a spreadsheet would compute."""
 
 import json
 import unicodedata
@@ -19,7 +19,7 @@ _INVISIBLE = ("Zs", "Cf")
 
 
 def inert(text: str) -> str:
-    """Return the text of a cell, with an apostrophe before it if a spreadsheet would compute it.
+    """Return the text of a CSV cell, with an apostrophe before it if a spreadsheet would compute it.
 
     A spreadsheet computes a cell whose first visible character is one of ``= + - @``, full-width ones included, or a
     control character. A text that begins with an apostrophe gets another: removing one restores each text.
@@ -32,7 +32,7 @@ def inert(text: str) -> str:
 
 
 def write_csv(answers: FinishedAnswers, folder: Path) -> list[Path]:
-    """Write the answers, the questions with their values, and the metrics; return the three files."""
+    """Write CSV files: the answers, the questions with their values, and the metrics; return the three paths."""
     folder.mkdir(parents=True, exist_ok=True)
     tables = {
         "answers.csv": answers.labelled.graded.select([*SCHEMA.names, SAMPLER]),
@@ -45,7 +45,7 @@ def write_csv(answers: FinishedAnswers, folder: Path) -> list[Path]:
 
 
 def _questions(answers: FinishedAnswers) -> pa.Table:
-    """Return a row for each question, with the columns of ``dataset=local`` and its value of each metric."""
+    """Return the CSV table of questions, with the columns of ``dataset=local`` and each one's value of each metric."""
     questions = list(answers.labelled.questions.values())
     run = answers.labelled.run
     columns: dict[str, Any] = {
@@ -74,7 +74,7 @@ def _metrics(answers: FinishedAnswers) -> pa.Table:
 
 
 def _inert(table: pa.Table) -> pa.Table:
-    """Return the table with lists as JSON and inert texts."""
+    """Return the CSV table with lists as JSON and inert texts."""
     columns = {}
     for name in table.column_names:
         column = table[name]

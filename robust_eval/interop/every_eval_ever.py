@@ -26,7 +26,7 @@ from robust_eval.runtime.files import json_lines, parsed_json, read_json, write_
 
 
 def read_every_eval_ever(file: Path, records: Sequence[Path]) -> Iterator[LoggedAnswer]:
-    """Yield the answers in a file of instances; ``records`` are JSON files that describe them.
+    """Yield the answers in a file of Every Eval Ever's instances; ``records`` are JSON files that describe them.
 
     The format repeats an instance for each metric: the answers of the first metric at each temperature count, and all
     with a mark (:mod:`robust_eval.interop.own_mark`). UserError names the sample.
@@ -75,7 +75,7 @@ def read_every_eval_ever(file: Path, records: Sequence[Path]) -> Iterator[Logged
 
 
 def _mark(record: Any, where: str) -> Any:
-    """Return the mark of an instance; None without one."""
+    """Return the mark of an instance of Every Eval Ever; None without one."""
     mark = of_kind(record, "metadata", dict, where, {}).get(MARK)
     try:
         return None if mark is None else parsed_json(str(mark))
@@ -84,8 +84,8 @@ def _mark(record: Any, where: str) -> Any:
 
 
 def _temperatures(records: Sequence[Path]) -> Iterator[tuple[tuple[str, Any], float]]:
-    """Yield the temperature of each result in the records, by the ids of evaluation and result; with None in place of
-    the result, the last temperature of the evaluation.
+    """Yield the temperature of each result in Every Eval Ever's records, by the ids of evaluation and result; with None
+    in place of the result, the last temperature of the evaluation.
     """
     for file in records:
         try:
@@ -107,7 +107,7 @@ SCHEMA_VERSION = "0.3.0"
 
 
 def write_every_eval_ever(answers: FinishedAnswers, folder: Path) -> list[Path]:
-    """Write record and instances into the format's folder, ``data/TASK/DEVELOPER/MODEL/``; return both files.
+    """Write record and instances into Every Eval Ever's folder, ``data/TASK/DEVELOPER/MODEL/``; return both files.
 
     UserError for answers that are enumerated with their probabilities.
     """
@@ -165,7 +165,7 @@ def _file_name(name: str) -> str:
 
 
 def _result_id(condition: ConditionAnswers) -> str:
-    """Return the id of the share of right answers under a condition."""
+    """Return Every Eval Ever's id of the share of right answers under a condition."""
     rewrite = f".rewrite{condition.rewrite}" if condition.rewrite else ""
     return f"right.{condition.sampler}.t{temperature_name(condition.temperature)}{rewrite}"
 
@@ -189,7 +189,7 @@ def _result(
 
 
 def _verdict_results(answers: FinishedAnswers) -> Iterator[dict[str, Any]]:
-    """Yield the share of right replies under each condition, to which the instances belong."""
+    """Yield Every Eval Ever's share of right replies under each condition, to which the instances belong."""
     groups: dict[str, list[ConditionAnswers]] = {}
     for each in answers.conditions:
         groups.setdefault(_result_id(each), []).append(each)
@@ -212,7 +212,7 @@ def _verdict_results(answers: FinishedAnswers) -> Iterator[dict[str, Any]]:
 
 
 def _metric_results(answers: FinishedAnswers) -> Iterator[dict[str, Any]]:
-    """Yield the metrics of the run, with their intervals."""
+    """Yield Every Eval Ever's results: the metrics of the run, with their intervals."""
     run = answers.labelled.run
     for name, estimate in answers.metrics.items():
         spec = run.spec(name)

@@ -21,7 +21,7 @@ from robust_eval.tracking.run_folder import ANSWERS
 
 
 class ConditionAnswers(NamedTuple):
-    """Answers to one question under one condition: rows of ``graded.parquet``, by trial."""
+    """Answers of a finished run to a question under a condition: rows of ``graded.parquet``, by trial."""
 
     question: Question
     sampler: str
@@ -33,18 +33,18 @@ class ConditionAnswers(NamedTuple):
 
     @property
     def wording(self) -> str:
-        """Text of the question as sent: its own, or that of its rewrite if the run has it."""
+        """Text of the finished run's question as sent: its own, or that of its rewrite if the run has it."""
         is_recorded = 0 < self.rewrite <= len(self.question.rewrites)
         return self.question.rewrites[self.rewrite - 1] if is_recorded else self.question.title
 
     @property
     def arranged(self) -> Question:
-        """The question with its choices in the order shown."""
+        """The finished run's question with its choices in the order shown."""
         arrangement = read_arrangement(self.rows[0]["form"])
         return self.question if arrangement is None else arrangement.of(self.question)
 
     def mark(self, metadata: SamplingMetadata) -> dict[str, Any]:
-        """Return the mark of the answers, without the sampler if they are greedy."""
+        """Return the mark of the answers for an export, without the sampler if they are greedy."""
         sampler = None if self.sampler == GREEDY else self.sampler
         return mark_of(self.question, self.rewrite, self.temperature, sampler, metadata)
 
@@ -58,7 +58,7 @@ class FinishedAnswers:
 
     @classmethod
     def read(cls, folder: Path) -> "FinishedAnswers":
-        """Read a run; UserError where it has not finished, or is damaged."""
+        """Read a run's answers to export; UserError where it has not finished, or is damaged."""
         labelled = LabelledRun.read(folder)
         file = folder / ANSWERS
         metadata = read_sampling_metadata(file) if file.is_file() else None
@@ -67,29 +67,29 @@ class FinishedAnswers:
 
     @property
     def model(self) -> str:
-        """Name of the model."""
+        """Name of the model of a finished run."""
         return str(self.labelled.run.settings["model.name"])
 
     @property
     def task(self) -> str:
-        """Name of the data set."""
+        """Name of the data set of a finished run, the task of an export."""
         return str(self.labelled.run.settings["dataset.name"])
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Settings that results depend on, flat."""
+        """Settings of the finished run that results depend on, flat."""
         return settings_that_count(self.labelled.run)
 
     @cached_property
     def metrics(self) -> dict[str, Estimate]:
-        """The declared metrics with a finite value, each with its interval if that is finite."""
+        """The finished run's declared metrics with a finite value, each with its interval if that is finite."""
         run = self.labelled.run
         finite = {name: one for name, one in run.metrics.items() if run.spec(name) and math.isfinite(one.value)}
         return {name: one if math.isfinite(one.high) else Estimate(one.value) for name, one in finite.items()}
 
     @cached_property
     def conditions(self) -> list[ConditionAnswers]:
-        """The answers under each condition: by question in the order of the run, greedy answers first."""
+        """The finished run's answers under each condition: by question in its order, greedy answers first."""
         questions = self.labelled.questions
         position = {question_id: number for number, question_id in enumerate(questions)}
         rows_by_condition: dict[tuple[str, str, int, str], list[dict[str, Any]]] = {}
@@ -121,7 +121,7 @@ class FinishedAnswers:
         return conditions
 
     def by_question(self) -> Iterator[tuple[str, dict[str, float]]]:
-        """Yield each metric that is a mean over questions, and its defined values by question."""
+        """Yield each metric of a finished run that is a mean over questions, and its defined values by question."""
         run = self.labelled.run
         ids = run.questions["question_id"].to_pylist()
         for metric in run.question_metrics:
@@ -130,17 +130,17 @@ class FinishedAnswers:
 
     @property
     def enumerated(self) -> bool:
-        """True if answers are weighted by their probabilities."""
+        """True if answers of a finished run are weighted by their probabilities."""
         return any(abs(row["weight"] * len(each.rows) - 1) > 1e-6 for each in self.conditions for row in each.rows)
 
 
 def right_answers(question: Question) -> list[str]:
-    """Return the accepted answers, or the letter of the right choice."""
+    """Return a question's accepted answers for an export, or the letter of the right choice."""
     if question.choices:
         return [] if question.correct is None else [LETTERS[question.correct]]
     return list(question.answers)
 
 
 def verdict(row: dict[str, Any]) -> float | None:
-    """Return 1 for a right answer, 0 for a wrong one, None without a reply or a verdict."""
+    """Return an answer's verdict for an export: 1 for right, 0 for wrong, None without a reply or a verdict."""
     return None if row["correct"] is None or row["outcome"] in NO_REPLY else float(row["correct"])

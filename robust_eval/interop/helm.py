@@ -25,7 +25,7 @@ from robust_eval.runtime.finish_reasons import end_of
 
 
 def read_helm(file: Path) -> Iterator[LoggedAnswer]:
-    """Yield the answers to the requests. UserError names the instance."""
+    """Yield the answers to HELM's requests. UserError names the instance."""
     try:
         scenario = read_json(file)
     except ValueError as problem:

@@ -49,7 +49,7 @@ _VALUES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
 
 
 def read_inspect(file: Path) -> Iterator[LoggedAnswer]:
-    """Yield the answer of each sample and epoch. UserError names the broken sample."""
+    """Yield the answer of each sample and epoch in inspect_ai's log. UserError names the broken sample."""
     try:
         from inspect_ai.log import EvalSample, read_eval_log
         from zstandard import ZstdError
@@ -90,7 +90,7 @@ def read_inspect(file: Path) -> Iterator[LoggedAnswer]:
 
 
 def _refuse_large(file: Path) -> None:
-    """Raise UserError if inspect_ai would read more than fits into memory."""
+    """Raise UserError if inspect_ai would read more of a log than fits into memory."""
     if file.suffix.lower() == ".json":
         size = file.stat().st_size
         if size > MAX_JSON:
@@ -107,7 +107,7 @@ def _refuse_large(file: Path) -> None:
 
 
 def _samples(file: Path, ids: Sequence[Any], zstd_error: type[Exception]) -> Iterator[tuple[str, Any]]:
-    """Yield the name of each sample, for messages, and its JSON, in the order of ``ids``, others last.
+    """Yield the name of each inspect_ai sample, for messages, and its JSON, in the order of ``ids``, others last.
 
     An .eval log has its samples in the order in which they ended; the last of several with one name counts.
     """
@@ -132,7 +132,7 @@ def _samples(file: Path, ids: Sequence[Any], zstd_error: type[Exception]) -> Ite
 
 
 def _last_temperature(raw: Mapping[str, Any], default: float | None) -> Any:
-    """Return the temperature of the last call of the model, in which a solver may override that of the header."""
+    """Return the temperature of inspect_ai's last model call, in which a solver may override that of the header."""
     calls = [each for each in raw.get("events") or [] if isinstance(each, dict) and each.get("event") == "model"]
     config = calls[-1].get("config") if calls else None
     temperature = config.get("temperature") if isinstance(config, dict) else None
@@ -171,7 +171,7 @@ def _error_line(error: Any) -> str:
 
 
 def _question(sample: Any, question_text: str, where: str) -> tuple[Question, str]:
-    """Return the question of a sample, and the reason why it has no key; empty if it has one, or no target.
+    """Return the question of an inspect_ai sample, and the reason why it has no key; empty if it has one, or no target.
 
     A target that is a letter needs choices: those of the sample, or those listed in its input.
     """
@@ -220,13 +220,13 @@ def failure(output: Any) -> str | None:
 
 
 def _scores(scores: Any) -> dict[str, float]:
-    """Return the scores that are numbers, or letters for numbers."""
+    """Return inspect_ai's scores that are numbers, or letters for numbers."""
     values = {name: _VALUES.get(str(score.value), score.value) for name, score in scores.items()}
     return {name: float(value) for name, value in values.items() if isinstance(value, bool | int | float)}
 
 
 def reason(problem: BaseException) -> str:
-    """Return the reason why a log cannot be read, in one line: of pydantic, the first wrong field."""
+    """Return the reason why an inspect_ai log cannot be read, in one line: of pydantic, the first wrong field."""
     fields: Sequence[Any] = getattr(problem, "errors", tuple)()
     if fields:
         return f"{'.'.join(map(str, fields[0]['loc'])) or 'it'}: {fields[0]['msg']}"
@@ -250,7 +250,7 @@ _STOPPED = {"stop": "stop", "length": "max_tokens", "tool": "tool_calls", "filte
 
 
 def write_inspect(answers: FinishedAnswers, folder: Path) -> list[Path]:
-    """Write the log into a folder; return its file. UserError where inspect_ai is not installed."""
+    """Write a run as inspect_ai's log into a folder; return its file. UserError where inspect_ai is not installed."""
     try:
         from inspect_ai.log import write_eval_log
     except ImportError as problem:
@@ -393,7 +393,7 @@ def _results(answers: FinishedAnswers, samples: int) -> "EvalResults":
 
 
 def _reductions(answers: FinishedAnswers) -> "list[EvalSampleReductions]":
-    """Return the values of each metric that is a mean over questions, at the first sample of each question."""
+    """Return inspect_ai's reductions: each metric that is a mean over questions, at each question's first sample."""
     from inspect_ai.log import EvalSampleReductions, EvalSampleScore
 
     first = {each.question.id: each.name for each in reversed(answers.conditions)}

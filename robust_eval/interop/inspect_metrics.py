@@ -48,7 +48,7 @@ AGREEMENT = {
 
 
 class ScoredAnswers:
-    """Graded answers of a task; with ``known``, only those to questions whose greedy answer is right."""
+    """Graded answers of an inspect_ai task; with ``known``, only those to questions whose greedy answer is right."""
 
     def __init__(self, scores: Sequence[SampleScore], known: bool = False) -> None:
         marks = {(mark := mark_in(score.sample_metadata))["question"]["id"]: mark for score in scores}
@@ -71,8 +71,8 @@ class ScoredAnswers:
         return dict(_bounds(name, mean_estimate(values, question_groups(self.questions), limits)))
 
     def scored(self, metric: OwnMetric, names: Mapping[str, str]) -> dict[str, _Number]:
-        """Return the metrics that have a name in a log; the name has a temperature if there are several. While a task
-        runs there may be no sampled answer, and no metric.
+        """Return inspect_ai's metrics that have a name in a log; the name has a temperature if there are several. While
+        a task runs there may be no sampled answer, and no metric.
         """
         if not self.graded.num_rows:
             return {}
@@ -98,7 +98,7 @@ def _row(score: SampleScore) -> dict[str, Any]:
 
 @metric(scores="unreduced")
 def frs(d: float = 1.0, k: int = 10, threshold: float = 0.5) -> Metric:
-    """Mean Factual Robustness Score; absent if the provider gives no log-probabilities of greedy answers."""
+    """Mean Factual Robustness Score for inspect_ai; absent if there are no log-probabilities of greedy answers."""
     scoring = FactualRobustness(d=d, k=k, threshold=threshold)
 
     def compute(scores: list[SampleScore]) -> Value:
@@ -113,7 +113,7 @@ def frs(d: float = 1.0, k: int = 10, threshold: float = 0.5) -> Metric:
 
 @metric(scores="unreduced")
 def breaking_temperature(threshold: float = 0.5) -> Metric:
-    """Mean breaking temperature of the facts that break."""
+    """Metric for inspect_ai: mean breaking temperature of the facts that break."""
 
     def compute(scores: list[SampleScore]) -> Value:
         answers = ScoredAnswers(scores, known=True)
@@ -126,7 +126,7 @@ def breaking_temperature(threshold: float = 0.5) -> Metric:
 
 @metric(scores="unreduced")
 def unbroken_share(threshold: float = 0.5) -> Metric:
-    """Share of the facts that hold at every temperature."""
+    """Metric for inspect_ai: share of the facts that hold at every temperature."""
 
     def compute(scores: list[SampleScore]) -> Value:
         answers = ScoredAnswers(scores, known=True)
@@ -138,13 +138,13 @@ def unbroken_share(threshold: float = 0.5) -> Metric:
 
 @metric(scores="unreduced")
 def answer_entropy() -> Metric:
-    """Mean entropy (nats) of the answers to a question, and the error rate, for each temperature."""
+    """Metric for inspect_ai: mean entropy (nats) of a question's answers, and the error rate, by temperature."""
     return _scored(AnswerCertainty(), {"certainty.entropy": "answer_entropy", "certainty.error_rate": "error_rate"})
 
 
 @metric(scores="unreduced")
 def agreement() -> Metric:
-    """Metrics of MultiQ&A over the rewrites of each question, for each temperature."""
+    """Metrics of MultiQ&A for inspect_ai over the rewrites of each question, for each temperature."""
     return _scored(AnswerAgreement(), AGREEMENT)
 
 
@@ -156,7 +156,7 @@ def pass_hat(trials: int) -> Metric:
 
 @metric(scores="unreduced")
 def auroc() -> Metric:
-    """Ranking of errors (AUROC) by each uncertainty score; absent unless some answers are right and some wrong."""
+    """Metric for inspect_ai: ranking of errors (AUROC) by each uncertainty; absent without right and wrong answers."""
     return _scored(ErrorDetection(), {specs_of(name)["auroc"].name: f"auroc_{name}" for name in SCORES})
 
 
@@ -173,5 +173,5 @@ def _bounds(name: str, one: Estimate) -> Iterator[tuple[str, float]]:
 
 @cache
 def _warn(sentence: str) -> None:
-    """Warn once, because inspect_ai computes metrics repeatedly."""
+    """Warn once of a metric, because inspect_ai computes metrics repeatedly."""
     log.warning(sentence)

@@ -36,7 +36,7 @@ _GRADED = ("label", "correct", "exact", "outcome", "answer", "rule", "reason")
 
 
 def mark_in(metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Return the mark of a sample; UserError if a task of ours did not make it."""
+    """Return the mark of an inspect_ai sample; UserError if a task of ours did not make it."""
     mark = (metadata or {}).get(MARK)
     if not isinstance(mark, Mapping):
         raise UserError(
@@ -47,14 +47,14 @@ def mark_in(metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:
 
 
 def temperature_in(mark: Mapping[str, Any]) -> float:
-    """Return the temperature of a mark; NaN: the model's own."""
+    """Return the temperature of an inspect_ai sample's mark; NaN: the model's own."""
     t = mark["temperature"]
     return DEFAULT_TEMPERATURE if t == temperature_name(DEFAULT_TEMPERATURE) else float(t)
 
 
 @solver
 def asked(top_logprobs: int = 0) -> Solver:
-    """Sample each reply at the temperature of its mark; greedy answers with ``top_logprobs`` for each token."""
+    """Sample replies in inspect_ai at the temperature of their marks; greedy answers with ``top_logprobs``."""
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
         t = temperature_in(mark_in(state.metadata))
@@ -68,7 +68,7 @@ def asked(top_logprobs: int = 0) -> Solver:
 
 @scorer(metrics=[mean(), stderr()])
 def graded(by: Scorer | None = None) -> Scorer:
-    """Score a reply with the grader of robust_eval (``grader=matching``), or with another scorer.
+    """Score a reply in inspect_ai with the grader of robust_eval (``grader=matching``), or with another scorer.
 
     The metadata of the score hold the columns of the answer, which the metrics need. Without a reply (an error, a
     filter), the score is *unscored*.
@@ -110,7 +110,7 @@ def _row(state: TaskState, question_id: str, mark: Mapping[str, Any]) -> dict[st
 
 
 def _columns_of_score(score: Score | None, text: str) -> dict[str, Any]:
-    """Return the columns for the verdict of another scorer; a score of one half or more counts as right."""
+    """Return the columns for the verdict of another inspect_ai scorer; a score of one half or more counts as right."""
     value = math.nan if score is None else value_to_float()(score.value)
     right = None if value != value else value >= 0.5
     answer = text if score is None or score.answer is None else score.answer
@@ -119,7 +119,7 @@ def _columns_of_score(score: Score | None, text: str) -> dict[str, Any]:
 
 @score_reducer
 def answer_entropy() -> ScoreReducer:
-    """Entropy (nats) of the answers of the epochs; answers with the same normal form are equal, and none is empty."""
+    """Reducer of inspect_ai: entropy (nats) of the epochs' answers; same normal forms are equal, and none is empty."""
 
     def reduce(scores: list[Score]) -> Score:
         forms = Counter(form for score in scores if score.answer and (form := normal_form(score.answer)))

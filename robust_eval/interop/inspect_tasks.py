@@ -46,7 +46,7 @@ def frs(
     prompts: str = FEW_SHOT,
     scorer: Scorer | None = None,
 ) -> Task:
-    """Return the task of the Factual Robustness Score: a greedy answer to each question, and trials over a grid.
+    """Return inspect_ai's task of the Factual Robustness Score: greedy answers to questions, and trials over a grid.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def certainty(
     prompts: str = FEW_SHOT,
     scorer: Scorer | None = None,
 ) -> Task:
-    """Return the task of answer certainty: trials of each question at one temperature, by default the model's own.
+    """Return inspect_ai's task of answer certainty: trials of each question at one temperature, or the model's own.
 
     The other parameters are those of :func:`frs`.
     """
@@ -119,7 +119,7 @@ def multiqa(
     prompts: str = FEW_SHOT,
     scorer: Scorer | None = None,
 ) -> Task:
-    """Return the task of MultiQ&A: one answer to each question and to each of at most ``rewrites`` rewrites.
+    """Return the inspect_ai task of MultiQ&A: one answer to each question and to each of at most ``rewrites`` rewrites.
 
     Questions without rewrites are left out; a sample of inspect_ai has its rewrites in its metadata, under
     ``rewrites``. The other parameters are those of :func:`certainty`.
@@ -131,7 +131,7 @@ def multiqa(
 
 
 def _levels(temperatures: Sequence[float] | float) -> list[float]:
-    """Return the temperatures as numbers, ascending; ``-T temperatures=0.5,1`` gives texts."""
+    """Return an inspect_ai task's temperatures as numbers, ascending; ``-T temperatures=0.5,1`` gives texts."""
     values = [temperatures] if isinstance(temperatures, int | float) else list(temperatures)
     try:
         return sorted({float(t) for t in values})
@@ -140,7 +140,7 @@ def _levels(temperatures: Sequence[float] | float) -> list[float]:
 
 
 class SettledEarly(EarlyStopping):
-    """Early stopping of trials that breaking temperatures do not need.
+    """Early stopping of inspect_ai trials that breaking temperatures do not need.
 
     The greedy answer is sampled once; if it is wrong, the question has no trials. With ``settle``, trials end at a
     temperature once the outstanding ones cannot change its verdict (:func:`settled`), and above the first temperature
@@ -156,7 +156,7 @@ class SettledEarly(EarlyStopping):
         self.values: dict[str | int, list[float]] = defaultdict(list)
 
     async def start_task(self, task: EvalSpec, samples: list[Sample], epochs: int) -> str:
-        """Record the questions and temperatures of the task."""
+        """Record the questions and temperatures of the inspect_ai task."""
         self.epochs, self.skipped = epochs, 0
         self.values.clear()
         conditions = {}
@@ -168,7 +168,7 @@ class SettledEarly(EarlyStopping):
         return "robust_eval"
 
     async def schedule_sample(self, id: str | int, epoch: int) -> EarlyStop | None:  # noqa: A002
-        """Return the reason to skip an epoch of a sample; None to run it."""
+        """Return the reason to skip an epoch of an inspect_ai sample; None to run it."""
         reason = self._reason(id, epoch)
         if reason is None:
             return None
@@ -176,11 +176,11 @@ class SettledEarly(EarlyStopping):
         return EarlyStop(id=id, epoch=epoch, reason=reason)
 
     async def complete_sample(self, id: str | int, epoch: int, scores: dict[str, SampleScore]) -> None:  # noqa: A002
-        """Count the verdict of the first scorer; NaN without a reply."""
+        """Count the verdict of the first inspect_ai scorer; NaN without a reply."""
         self.values[id] += [value_to_float()(score.score.value) for score in [*scores.values()][:1]]
 
     async def complete_task(self) -> dict[str, JsonValue]:
-        """Return the number of skipped epochs."""
+        """Return the number of skipped epochs of the inspect_ai task."""
         return {"skipped": self.skipped, "planned": self.epochs * len(self.conditions)}
 
     def _reason(self, sample_id: str | int, epoch: int) -> str | None:
@@ -205,7 +205,7 @@ class SettledEarly(EarlyStopping):
 def marked_samples(
     data: Data, limit: int | None, conditions: Sequence[tuple[int, float]], prompts: str, settles: float | None = None
 ) -> MemoryDataset:
-    """Return a sample for each condition and question, condition by condition.
+    """Return an inspect_ai sample for each condition and question, condition by condition.
 
     A condition is the number of a rewrite (0: the question itself) and a temperature; with several rewrites, questions
     without one are left out. ``settles`` is the threshold of early stopping, which the log records because it biases
@@ -239,7 +239,7 @@ def marked_samples(
 
 
 def _loaded(data: Data, limit: int | None) -> tuple[str, list[tuple[Question, Sample | None]]]:
-    """Return the name of the data, and the questions, each with the sample that it was made of."""
+    """Return an inspect_ai task's data: its name, and the questions, each with the sample that it was made of."""
     if isinstance(data, str):
         name, questions = named_questions(data, limit)
         return name, [(question, None) for question in questions]
@@ -257,7 +257,7 @@ def _loaded(data: Data, limit: int | None) -> tuple[str, list[tuple[Question, Sa
 
 
 def _name(question: Question, rewrite: int, t: float, conditions: int) -> str:
-    """Return the id of a sample: that of the question if there is one condition, or the answer is greedy."""
+    """Return the id of inspect_ai's sample: that of the question if there is one condition, or the answer is greedy."""
     if conditions == 1 or (t == 0 and not rewrite):
         return question.id
     return f"{question.id} {f'rewrite {rewrite}' if rewrite else f't={temperature_name(t)}'}"

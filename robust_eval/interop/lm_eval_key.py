@@ -1,4 +1,4 @@
-"""Right answers of a document of lm-eval, from the sample and the task's configuration.
+"""Key (right answers) of a document of lm-eval, from the sample and the task's configuration.
 
 lm-eval logs the target of each document, and not its meaning: an accepted answer, a list of them, a worked solution, a
 letter, or the index of a choice. The structure of the document distinguishes these, never the name of the task. If it
@@ -41,7 +41,7 @@ class Key(NamedTuple):
 
 
 def generated_key(record: Mapping[str, Any], config: Mapping[str, Any] | None, prompt: str) -> Key:
-    """Return the key of a document with generated replies; ``config`` is None without a results file."""
+    """Return the key of an lm-eval document with generated replies; ``config`` is None without a results file."""
     doc: Mapping[str, Any] = record["doc"]
     if reason := _inexact(record):
         return Key(unknown=reason)
@@ -77,7 +77,7 @@ def generated_key(record: Mapping[str, Any], config: Mapping[str, Any] | None, p
 
 
 def chosen_key(record: Mapping[str, Any], continuations: Sequence[str], likeliest: int) -> Key:
-    """Return the key of a document whose choices were continuations of one prompt.
+    """Return the key of an lm-eval document whose choices were continuations of one prompt.
 
     The target is an index or a text, and agrees with the log's ``acc``, if any.
     """
@@ -105,8 +105,8 @@ def chosen_key(record: Mapping[str, Any], continuations: Sequence[str], likelies
 
 
 def final_answer(target: str) -> str:
-    r"""Return the answer at the end of a worked solution, after ``####`` or in the last ``\boxed{}``; any other target
-    unchanged.
+    r"""Return the answer at the end of a worked solution in lm-eval, after ``####`` or in the last ``\boxed{}``; any
+    other target unchanged.
 
     >>> final_answer("3 + 4 = 7\n#### 7"), final_answer(r"So $x = \boxed{7}$."), final_answer(" 7 ")
     ('7', '7', '7')
@@ -118,7 +118,7 @@ def final_answer(target: str) -> str:
 
 
 def listed_choices(doc: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the choices in a column of a document, and their labels; both may be empty."""
+    """Return the choices in a column of an lm-eval document, and their labels; both may be empty."""
     for name in ("choices", "options", "endings"):
         column = doc.get(name)
         if isinstance(column, Mapping) and isinstance(column.get("text"), list):
@@ -132,8 +132,8 @@ def listed_choices(doc: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, 
 
 
 def configured_choices(doc_to_choice: Any, doc: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the choices of a task's ``doc_to_choice``: a list, a column, or a template of columns alone; empty for any
-    other template, and for code.
+    """Return the choices of an lm-eval task's ``doc_to_choice``: a list, a column, or a template of columns alone;
+    empty for any other template, and for code.
     """
 
     def column(path: str) -> Any:
@@ -153,7 +153,7 @@ def configured_choices(doc_to_choice: Any, doc: Mapping[str, Any]) -> tuple[str,
 
 
 def _inexact(record: Mapping[str, Any]) -> str:
-    """Return the reason if no logged metric compares a reply with the target; empty if one does, or none is logged."""
+    """Return the reason if no lm-eval metric compares a reply with the target; empty if one does, or none is logged."""
     metrics = record.get("metrics")
     names = [str(each) for each in metrics] if isinstance(metrics, list) else []
     is_exact = not names or _EXACT & set(names)
@@ -161,7 +161,7 @@ def _inexact(record: Mapping[str, Any]) -> str:
 
 
 def _indexed(targets: Sequence[str], choices: tuple[str, ...], doc: Mapping[str, Any]) -> Key:
-    """Return the key of a task with ``doc_to_choice``, whose target is an index."""
+    """Return the key of an lm-eval task with ``doc_to_choice``, whose target is an index."""
     if not choices:
         return Key(unknown="its doc_to_choice is code, which the log does not contain")
     if len(targets) > 1 or not targets[0].isdecimal() or int(targets[0]) >= len(choices):
@@ -177,7 +177,7 @@ def _texts_of_letters(choices: Sequence[str], doc: Mapping[str, Any]) -> Sequenc
 
 
 def _lettered(target: str, choices: tuple[str, ...], labels: Sequence[str]) -> Key:
-    """Return the key for a target that is the label of a choice, by default a letter."""
+    """Return an lm-eval key for a target that is the label of a choice, by default a letter."""
     index = labels.index(target) if target in labels else ord(letter_in(target) or "A") - ord("A")
     if not choices:
         return Key(unknown="the target is a letter, and neither document nor prompt lists choices")
@@ -195,7 +195,7 @@ def _chosen(choices: Sequence[str], correct: int) -> Key:
 
 
 def _columns(doc: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the choices of a document with a column for each: A, B, C; option_a, option_b; ending0, ending1."""
+    """Return choices of an lm-eval document with a column for each: A, B, C; option_a, option_b; ending0, ending1."""
     groups: dict[str, dict[str, str]] = {}
     for name, value in doc.items():
         match = _COLUMN.fullmatch(name)
@@ -210,6 +210,6 @@ def _columns(doc: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _texts(column: Sequence[Any]) -> tuple[str, ...]:
-    """Return the entries of a column as texts; empty unless all are texts or numbers."""
+    """Return the entries of an lm-eval document's column as texts; empty unless all are texts or numbers."""
     plain = all(isinstance(each, str | int | float) for each in column)
     return tuple(str(each).strip() for each in column) if plain else ()

@@ -34,8 +34,8 @@ _NO_REPLIES = "leave the file out, or log the task with output_type: generate_un
 
 @dataclass(frozen=True)
 class _Task:
-    """Model and task of a file; ``config`` is the task's configuration, None without a results file, and ``chat`` is
-    True if the prompts went through a chat template.
+    """Model and task of a file of lm-eval samples; ``config`` is the task's configuration, None without a results file,
+    and ``chat`` is True if the prompts went through a chat template.
     """
 
     model: str
@@ -46,7 +46,7 @@ class _Task:
 
 @dataclass
 class _Document:
-    """Replies to a document, their answers, and the scores of all filters."""
+    """Replies to an lm-eval document, their answers, and the scores of all filters."""
 
     resps: Sequence[Any]
     scores: dict[str, float] = field(default_factory=dict)
@@ -80,7 +80,7 @@ def read_lm_eval(file: Path) -> Iterator[LoggedAnswer]:
 
 
 def _task(file: Path) -> _Task:
-    """Return the model and the task of a file, from its name and the results file of its folder."""
+    """Return the model and the task of an lm-eval file, from its name and the results file of its folder."""
     task_name, _, date = file.stem.removeprefix("samples_").rpartition("_")
     task = _Task(file.parent.name or "recorded", task_name or file.stem)
     results_file = file.with_name(f"results_{date}.json")
@@ -109,7 +109,7 @@ def _answers(record: Any, document_id: str, task: _Task, document: _Document, wh
 
 
 def _arguments(record: Any, task: _Task, where: str) -> list[tuple[Any, Any]]:
-    """Return the context and the second argument of each request: generation settings, or a continuation."""
+    """Return the context and the second argument of each lm-eval request: generation settings, or a continuation."""
     requests = of_kind(record, "arguments", dict, where)
     pairs = []
     for number in range(len(requests)):
@@ -125,7 +125,7 @@ def _arguments(record: Any, task: _Task, where: str) -> list[tuple[Any, Any]]:
 
 
 def _messages(context: Any, where: str) -> tuple[tuple[tuple[str, str], ...], bool]:
-    """Return the messages of a context, and True for a conversation: a list of messages, or its JSON."""
+    """Return the messages of lm-eval's context, and True for a conversation: a list of messages, or its JSON."""
     if isinstance(context, list) and len(context) == 1 and isinstance(context[0], str):
         context = context[0]  # lm-eval's JsonChatStr
     messages = context
@@ -146,7 +146,7 @@ def _last_user_message(messages: Sequence[tuple[str, str]]) -> str:
 def _generated(
     record: Any, document_id: str, arguments: Sequence[Any], task: _Task, document: _Document, where: str
 ) -> Iterator[LoggedAnswer]:
-    """Yield the replies to each request of a document, at the temperature of the request."""
+    """Yield the replies to each request of an lm-eval document, at the temperature of the request."""
     context, settings = arguments[0]
     messages, chat = _messages(context, where)
     prompt = _last_user_message(messages)
@@ -223,7 +223,7 @@ def _distribution(
 
 
 def _likelihoods(resps: Sequence[Any], where: str) -> Any:
-    """Return the log-likelihood of each choice: the first number of its first repeat."""
+    """Return each choice's log-likelihood in lm-eval's sample: the first number of its first repeat."""
 
     def log_likelihood(resp: Any) -> float:
         return log_likelihood(resp[0]) if isinstance(resp, list) else float(resp)
@@ -246,7 +246,7 @@ def _question(record: Any, document_id: str, prompt: str, key: Key, where: str) 
 
 
 def _scores(record: Any, task: _Task, where: str) -> dict[str, float]:
-    """Return the numeric metrics of the task, by metric and filter: scores of the first reply.
+    """Return the numeric metrics of the lm-eval task, by metric and filter: scores of the first reply.
 
     Empty for several replies, unless the filter keeps the first, as lm-eval's default ``none`` does.
     """

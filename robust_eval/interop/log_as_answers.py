@@ -56,13 +56,13 @@ def with_log(overrides: Sequence[str]) -> list[str]:
 
 
 def logs(path: Path) -> list[Path]:
-    """Return the logs at a path: of a folder, its files that are logs."""
+    """Return the harness logs at a path: of a folder, its files that are logs."""
     files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
     return [file for file in files if file.exists() and harness_of(file) is not None]
 
 
 def scored_by(collected: Collected, mlruns: Path) -> dict[str, str]:
-    """Write the tables of questions and answers under ``mlruns/tables``; return the settings that score them.
+    """Write the tables of a log's questions and answers under ``mlruns/tables``; return the settings that score them.
 
     UserError if all answers are greedy: metrics need several answers to a question.
     """
@@ -96,7 +96,7 @@ def scored_by(collected: Collected, mlruns: Path) -> dict[str, str]:
 
 
 def ungraded_sentences(collected: Collected) -> list[str]:
-    """Return a sentence for each reason why answers are ungraded, with their number."""
+    """Return a sentence for each reason why answers of a log are ungraded, with their number."""
     numbers = Counter(collected.answers["question_id"].to_pylist())
     return [
         printable(
@@ -128,7 +128,7 @@ def _own_scores(collected: Collected) -> str:
 
 
 def lacking_by_metric(collected: Collected, settings: Mapping[str, Any]) -> dict[str, str]:
-    """Return the reason for each metric that cannot score the answers with these settings."""
+    """Return the reason for each metric that cannot score a log's answers with these settings."""
     register()
     reasons = {}
     for name in SCHEMAS["metric"]:
@@ -145,7 +145,7 @@ def lacking_by_metric(collected: Collected, settings: Mapping[str, Any]) -> dict
 
 
 def differences(collected: Collected) -> list[str]:
-    """Compare the request of the first answer with that of robust_eval, and count the truncated answers."""
+    """Compare the request of a log's first answer with that of robust_eval, and count the truncated answers."""
     request, question = collected.request, collected.questions[0]
     prompt = prompt_for(question)
     default_messages = prompt.messages() if request.chat else [{"role": "user", "content": prompt.text()}]

@@ -35,7 +35,7 @@ _WORDS = {"true": 1.0, "false": 0.0}
 
 
 def is_log(name: str) -> bool:
-    """Return True for a file with an ending, and for a folder with logs that is no run."""
+    """Return True for a log to gate: a file with an ending, or a folder with logs that is no run."""
     path = Path(name)
     if path.is_dir():
         return not (path / CONFIG).is_file() and bool(logs(path))
@@ -43,8 +43,8 @@ def is_log(name: str) -> bool:
 
 
 def logs_as_runs(baseline: str, candidate: str) -> tuple[MeasuredRun, MeasuredRun, list[str]]:
-    """Return two logs as runs, and sentences on their verdicts: those of the first scorer that gives 0 or 1 to every
-    reply of both, or else ours by the answers in the logs.
+    """Return two logs as runs for a gate, and sentences on their verdicts: those of the first scorer that gives 0 or 1
+    to every reply of both, or else ours by the answers in the logs.
 
     Raises UserError if a log holds several models or tasks, if one has no verdicts, or neither name is a log.
     """
@@ -133,7 +133,7 @@ def _number(value: Any, where: str, column: str) -> float:
 
 
 def _has_verdicts(log: Collected, scorer: str, some: bool = False) -> bool:
-    """Return True if a scorer gives only 0 and 1, to every reply or, where they suffice, to ``some``."""
+    """Return True if a log's scorer gives only 0 and 1, to every reply or, where they suffice, to ``some``."""
     scores = _scores(log, scorer)
     scored, replies = ~np.isnan(scores), log.answers["text"].is_valid().to_numpy()
     if "weight" in log.answers.column_names:  # a probability, of a choice that nobody scores
@@ -142,7 +142,7 @@ def _has_verdicts(log: Collected, scorer: str, some: bool = False) -> bool:
 
 
 def _scores(log: Collected, scorer: str) -> Floats:
-    """Return (N,) the score of each answer; NaN without one."""
+    """Return (N,) the score of each answer in a log; NaN without one."""
     return np.asarray(log.answers[SCORE + scorer].to_numpy(zero_copy_only=False), dtype=float)
 
 

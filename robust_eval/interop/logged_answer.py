@@ -56,7 +56,7 @@ class LoggedAnswer:
 
 
 def of_kind(record: Any, name: str, kind: type | tuple[type, ...], where: str, default: Any = None) -> Any:
-    """Return a field of a JSON object, or the ``default`` if it is absent or null.
+    """Return a field of a log's JSON object, or the ``default`` if it is absent or null.
 
     UserError that begins with ``where`` if it is of another kind, or absent without a default.
     """
@@ -118,7 +118,7 @@ def _chosen(target: str, choices: Sequence[str]) -> int | None:
 
 
 def texts(value: Any) -> list[str]:
-    """Return the texts of a target: a text, a number, a list of them, or the representation of a list in Python."""
+    """Return the texts of a logged target: a text, a number, a list of them, or a list as Python represents it."""
     if isinstance(value, str) and value[:1] == "[" and value[-1:] == "]" and len(value) < 100_000:
         try:
             read = ast.literal_eval(value)
@@ -131,13 +131,13 @@ def texts(value: Any) -> list[str]:
 
 
 def content_text(content: Any) -> str:
-    """Return the text of a message: its content, or the text parts of its content."""
+    """Return the text of a logged message: its content, or the text parts of its content."""
     parts = content if isinstance(content, list) else [content]
     return "".join(str(part.get("text") or "") if isinstance(part, dict) else str(part or "") for part in parts)
 
 
 def logprobs_columns(tokens: Iterable[tuple[float, Sequence[float]]]) -> dict[str, Any]:
-    """Return the columns of log-probabilities: of each token, and the largest at its position, descending."""
+    """Return a log's columns of log-probabilities: of each token, and the largest at its position, descending."""
     pairs = [(logprob, sorted(top, reverse=True)) for logprob, top in tokens]
     if not pairs:
         return {}
@@ -173,7 +173,7 @@ _SEARCHED = 100_000
 
 
 def lettered_options(text: str) -> tuple[str, ...]:
-    """Return the last list of choices with letters from A; empty if there is none, or one of the choices is blank."""
+    """Return a logged text's last list of choices with letters from A; empty without one, or with a blank choice."""
     for marker in _MARKERS:
         run: list[re.Match[str]] = []
         last: list[re.Match[str]] = []
@@ -193,13 +193,13 @@ def lettered_options(text: str) -> tuple[str, ...]:
 
 
 def dashed_options(text: str) -> tuple[str, ...]:
-    """Return the last list of choices with a dash each, under a line such as ``Options:``; empty if there is none."""
+    """Return a logged text's last list of choices with dashes, under a line such as ``Options:``; empty without one."""
     lists = _DASHES.findall(text[-_SEARCHED:])
     return tuple(each.strip() for each in _DASH.findall(lists[-1])) if lists else ()
 
 
 def letter_in(target: str) -> str | None:
-    """Return the single letter of a target, with or without brackets; None for any other target.
+    """Return the single letter of a logged target, with or without brackets; None for any other target.
 
     >>> letter_in("(B)"), letter_in("B."), letter_in("Bern")
     ('B', 'B', None)

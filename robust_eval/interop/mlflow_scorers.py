@@ -1,4 +1,4 @@
-"""Metrics as scorers for ``mlflow.genai.evaluate``: a row is a question, its outputs are the replies to it.
+"""Metrics as MLflow scorers for ``mlflow.genai.evaluate``: a row is a question, its outputs are the replies to it.
 
 mlflow.genai.evaluate(data, predict_fn=ask_twenty_times, scorers=[accuracy, answer_entropy])
 
@@ -48,7 +48,7 @@ _MEAN, _SHARE = _mean_and_bounds((0.0, math.inf)), _mean_and_bounds(SHARE)
 
 @scorer(aggregations=_SHARE)
 def accuracy(inputs: Any, outputs: Any, expectations: Any) -> Feedback:
-    """Share of right replies, graded by ``grader=matching``."""
+    """MLflow scorer: share of right replies, graded by ``grader=matching``."""
     _, graded = _graded(inputs, outputs, expectations)
     counts = grid([_ID], graded)
     return Feedback(value=float(counts.correct.sum() / counts.replies.sum()), rationale=_label_counts(graded))
@@ -56,7 +56,7 @@ def accuracy(inputs: Any, outputs: Any, expectations: Any) -> Feedback:
 
 @scorer(aggregations=_MEAN)
 def answer_entropy(inputs: Any, outputs: Any, expectations: Any) -> Feedback:
-    """Entropy (nats) of the answers to a question, averaged over temperatures; undefined without an answer."""
+    """MLflow scorer: entropy (nats) of a question's answers, averaged over temperatures; undefined without any."""
     question, graded = _graded(inputs, outputs, expectations)
     scored = AnswerCertainty().score([question], Measured(graded.slice(0, 0), graded), seed=0)
     entropies = np.array(scored.tables["certainty"]["entropy"].to_pylist(), dtype=float)
@@ -66,14 +66,14 @@ def answer_entropy(inputs: Any, outputs: Any, expectations: Any) -> Feedback:
 
 @scorer(aggregations=_MEAN)
 def breaking_temperature(inputs: Any, outputs: Any, expectations: Any) -> Feedback:
-    """Lowest temperature at which less than half of the replies are right; undefined for a fact that never breaks."""
+    """MLflow scorer: lowest temperature with less than half of the replies right; undefined for an unbroken fact."""
     t_b, graded = _breaking(inputs, outputs, expectations)
     return Feedback(value=None if math.isinf(t_b) else t_b, rationale=_label_counts(graded))
 
 
 @scorer(aggregations=_SHARE)
 def unbroken(inputs: Any, outputs: Any, expectations: Any) -> Feedback:
-    """True if at least half of the replies are right at every temperature."""
+    """MLflow scorer: true if at least half of the replies are right at every temperature."""
     t_b, graded = _breaking(inputs, outputs, expectations)
     return Feedback(value=math.isinf(t_b), rationale=_label_counts(graded))
 
@@ -87,7 +87,7 @@ def _breaking(inputs: Any, outputs: Any, expectations: Any) -> tuple[float, pa.T
 
 
 def _graded(inputs: Any, outputs: Any, expectations: Any) -> tuple[Question, pa.Table]:
-    """Return the question and its graded replies; UserError for invalid outputs or expectations."""
+    """Return an MLflow row's question and its graded replies; UserError for invalid outputs or expectations."""
     question_text = inputs.get("question", inputs) if isinstance(inputs, Mapping) else inputs
     question = Question(
         id=_ID, text=str(question_text), answers=_texts((expectations or {}).get("answers"), "expectations")
@@ -104,7 +104,7 @@ def _graded(inputs: Any, outputs: Any, expectations: Any) -> tuple[Question, pa.
 
 
 def _texts(value: Any, where: str) -> tuple[str, ...]:
-    """Return a text, or a list of texts, as a tuple; UserError for an empty list and any other value."""
+    """Return an MLflow value, a text or a list of texts, as a tuple; UserError for an empty list or any other value."""
     texts = (value,) if isinstance(value, str) else value
     if not isinstance(texts, Sequence) or not texts or not all(isinstance(text, str) for text in texts):
         expected = 'the accepted answers, {"answers": [...]},' if where == "expectations" else "replies,"
@@ -113,7 +113,7 @@ def _texts(value: Any, where: str) -> tuple[str, ...]:
 
 
 def _number(temperature: Any) -> float:
-    """Return a temperature, which may be a text, such as a key in JSON."""
+    """Return an MLflow row's temperature, which may be a text, such as a key in JSON."""
     try:
         number = float(temperature)
     except (TypeError, ValueError):
@@ -124,7 +124,7 @@ def _number(temperature: Any) -> float:
 
 
 def _label_counts(graded: pa.Table) -> str:
-    """Return the number of replies with each label, the most frequent first."""
+    """Return the number of an MLflow row's replies with each label, the most frequent first."""
     counts = graded["label"].value_counts().to_pylist()
     ordered = sorted(counts, key=lambda each: (-each["counts"], str(each["values"])))
     return ", ".join(f"{each['values'] or 'no answer'}: {each['counts']}" for each in ordered)

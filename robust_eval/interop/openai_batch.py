@@ -26,7 +26,7 @@ from robust_eval.runtime.finish_reasons import ERROR, FILTER, end_of
 
 
 def read_batch(requests: Sequence[Path], outputs: Sequence[Path]) -> Iterator[LoggedAnswer]:
-    """Yield the answers to all requests in their order. UserError names the request that is broken or unknown."""
+    """Yield the answers to a batch's requests in their order. UserError names the request that is broken or unknown."""
     requests_by_id = {key: (where, body) for file in requests for where, key, body in _records(file, "body")}
     if not requests:
         raise UserError(f"{outputs[0]} contains the outputs of a batch: also name its file of requests")
@@ -71,7 +71,7 @@ def _messages(body: Any, where: str) -> tuple[tuple[str, str], ...]:
 
 
 def shared_name(ids: Sequence[str]) -> str:
-    """Return the common prefix of the ids of trials, up to the separator before their numbers.
+    """Return the common prefix of a batch's ids of trials, up to the separator before their numbers.
 
     >>> shared_name(["capital-10", "capital-11"]), shared_name(["a"])
     ('capital', 'a')
@@ -82,7 +82,7 @@ def shared_name(ids: Sequence[str]) -> str:
 
 
 def _logged(body: Any, names: Mapping[Any, str], task: str, where: str) -> Callable[..., LoggedAnswer]:
-    """Return the constructor of answers to a request, which takes text and columns."""
+    """Return the constructor of answers to a batch's request, which takes text and columns."""
     messages = _messages(body, where)
     limit = next((body[n] for n in ("max_completion_tokens", "max_tokens") if type(body.get(n)) is int), None)
     return partial(

@@ -41,7 +41,7 @@ def mark_of(
     sampler: str | None = None,
     metadata: SamplingMetadata | None = None,
 ) -> dict[str, Any]:
-    """Return the mark of answers to a question under one condition.
+    """Return robust_eval's mark of answers to a question under one condition.
 
     ``temperature`` is None if the log has it elsewhere, ``sampler`` if there is only one.
     """
@@ -63,7 +63,7 @@ def mark_of(
 
 
 def columns_of(row: Mapping[str, Any], *excluded: str) -> dict[str, Any]:
-    """Return the columns of an answer without its text and those for which the format has a place (``excluded``).
+    """Return a mark's columns of an answer, without its text and those for which the format has a place (``excluded``).
 
     A reply that ended in its reasoning gets its outcome from before extraction, which extraction sets again.
     """
@@ -96,7 +96,7 @@ def marked(answer: LoggedAnswer, mark: Any) -> LoggedAnswer:
 
 
 def marked_question(fields: Mapping[str, Any], where: str) -> Question:
-    """Return the question of a mark; UserError if it is damaged."""
+    """Return the question of robust_eval's mark in a log; UserError if it is damaged."""
     lists = {name: of_kind(fields, name, list, where, []) for name in _LISTS}
     if not all(isinstance(each, str) for texts in lists.values() for each in texts):
         raise UserError(f"{where}: {', '.join(_LISTS)} must be lists of texts")

@@ -49,7 +49,7 @@ _CHAT: dict[str, Any] = {"until": []}
 
 @dataclass(frozen=True)
 class Options:
-    """Options of the tasks; UserError for a wrong value."""
+    """Options of the lm-eval tasks; UserError for a wrong value."""
 
     dataset: str = "facts"
     """Name of a built-in data set, or path of a file."""
@@ -85,7 +85,7 @@ class Options:
 
     @classmethod
     def of(cls, values: Any, **more_values: Any) -> "Options":
-        """Return the options of a mapping and of ``more_values``; UserError for an unknown name."""
+        """Return the lm-eval task options of a mapping and of ``more_values``; UserError for an unknown name."""
         names = [each.name for each in fields(cls)]
         options: dict[Any, Any] = {**values, **more_values} if isinstance(values, Mapping) else {values: None}
         for name in options:
@@ -105,7 +105,7 @@ BOUNDS = ("", "_low", "_high")
 
 
 class QuestionValue(NamedTuple):
-    """Metric of one question, which lm-eval stores in its samples as a list.
+    """Metric of one question of a task, which lm-eval stores in its samples as a list.
 
     ``value`` is None where undefined; ``maximum`` is the highest possible value, the lowest is 0. For :data:`AUROC`
     ``correct`` is 1 if the majority of the answers is right, 0 if it is wrong.
@@ -127,13 +127,13 @@ def aggregations(metric: str) -> dict[str, Callable[[Sequence[QuestionValue]], f
 
 
 def _mean_part(index: int, question_values: Sequence[QuestionValue]) -> float:
-    """Return the mean over questions, without undefined ones, or a bound of its interval; NaN without any."""
+    """Return a task's mean over questions, without undefined ones, or a bound of its interval; NaN without any."""
     numbers, groups, values = _by_question(question_values)
     return mean_estimate(numbers, groups, (0.0, max(one.maximum for one in values)))[index]
 
 
 def _ranking_part(index: int, question_values: Sequence[QuestionValue]) -> float:
-    """Return the AUROC of the values, or a bound of its interval; NaN unless some answers are right and some wrong."""
+    """Return a task's AUROC of values, or a bound of its interval; NaN unless some answers are right and some wrong."""
     numbers, groups, values = _by_question(question_values)
     return error_ranking(numbers, [one.correct for one in values], groups).auroc.estimate[index]
 
@@ -141,14 +141,14 @@ def _ranking_part(index: int, question_values: Sequence[QuestionValue]) -> float
 def _by_question(
     question_values: Sequence[QuestionValue],
 ) -> tuple[Floats, list[str] | None, list[QuestionValue]]:
-    """Return the numbers, NaN where undefined, with the groups of questions."""
+    """Return the lm-eval samples' numbers, NaN where undefined, with the groups of questions."""
     values = [QuestionValue(*one) for one in question_values]
     numbers = np.array([math.nan if one.value is None else one.value for one in values])
     return numbers, question_groups([Question(one.question, "", group=one.group) for one in values]), values
 
 
 class DocumentRequest(NamedTuple):
-    """Request of a document: a number of replies at a temperature, beginning with a trial."""
+    """Request of an lm-eval document: a number of replies at a temperature, beginning with a trial."""
 
     temperature: float
     trial: int
@@ -156,7 +156,7 @@ class DocumentRequest(NamedTuple):
 
 
 class RepeatedQuestions(Task):  # type: ignore[misc]  # lm-eval is not typed
-    """Repeated questions; a subclass defines the temperatures and the metrics.
+    """Task for lm-eval of repeated questions; a subclass defines the temperatures and the metrics.
 
     ``config`` is that of lm-eval, whose metadata hold :class:`Options` under ``robust_eval``; in Python these are
     keyword arguments. UserError for wrong options, and for data that cannot be read.
@@ -189,43 +189,43 @@ class RepeatedQuestions(Task):  # type: ignore[misc]  # lm-eval is not typed
         self._repeated, self._varied = False, False
 
     def plan(self) -> dict[float, int]:
-        """Return the number of replies at each temperature, ascending."""
+        """Return the number of replies at each temperature that the lm-eval task plans, ascending."""
         raise NotImplementedError
 
     def metrics(self) -> dict[str, bool]:
-        """Return the names of the metrics, each with True if higher is better."""
+        """Return the names of the lm-eval task's metrics, each with True if higher is better."""
         raise NotImplementedError
 
     def values(self, question: Question, graded: pa.Table) -> Mapping[str, tuple[float, ...]]:
-        """Return the value of each metric for a question, its maximum, and for :data:`AUROC` the verdict."""
+        """Return the value of each lm-eval metric for a question, its maximum, and for :data:`AUROC` the verdict."""
         raise NotImplementedError
 
     def get_config(self, key: str) -> Any:
-        """Return an entry of the configuration; None without one."""
+        """Return an entry of the lm-eval task's configuration; None without one."""
         return getattr(self._config, key, None)
 
     def has_training_docs(self) -> bool:
-        """Return False."""
+        """Return False: an lm-eval task of repeated questions has no training documents."""
         return False
 
     def has_validation_docs(self) -> bool:
-        """Return False."""
+        """Return False: an lm-eval task of repeated questions has no validation documents."""
         return False
 
     def has_test_docs(self) -> bool:
-        """Return True: all documents are test documents."""
+        """Return True: all documents of the lm-eval task are test documents."""
         return True
 
     def test_docs(self) -> list[dict[str, Any]]:
-        """Return a document for each question."""
+        """Return an lm-eval document for each question."""
         return self.documents
 
     def doc_to_text(self, doc: Mapping[str, Any]) -> str:
-        """Return the prompt of a question as plain text."""
+        """Return the prompt of an lm-eval document as plain text."""
         return prompt_for(self.questions[doc["id"]], prompts=self.options.prompts).text()
 
     def doc_to_target(self, doc: Mapping[str, Any]) -> str | list[str]:
-        """Return the letter of the right choice, or the accepted answers."""
+        """Return an lm-eval document's target: the letter of the right choice, or the accepted answers."""
         question = self.questions[doc["id"]]
         return list(question.answers) if question.correct is None else LETTERS[question.correct]
 
@@ -245,7 +245,7 @@ class RepeatedQuestions(Task):  # type: ignore[misc]  # lm-eval is not typed
         chat_template: Callable[[list[dict[str, str]]], Any] | None = None,
         gen_prefix: str | None = None,
     ) -> Any:
-        """Return the prompt of a question, as text or by the model's chat template, with robust_eval's exemplars."""
+        """Return the prompt of a document, as text or by the model's chat template, with robust_eval's exemplars."""
         instruction = f"{system_instruction}\n\n" if system_instruction else ""
         if not apply_chat_template or chat_template is None:
             return instruction + self.doc_to_text(doc)
@@ -255,7 +255,7 @@ class RepeatedQuestions(Task):  # type: ignore[misc]  # lm-eval is not typed
     def construct_requests(
         self, doc: Mapping[str, Any], ctx: Any, metadata: tuple[str, int, int], **kwargs: Any
     ) -> list[Instance]:
-        """Return the requests of a question; UserError if the command line sets a setting that the task varies."""
+        """Return lm-eval's requests of a question; UserError if the command line sets what the task varies."""
         generation_settings = self._config.generation_kwargs
         if refused_settings := {"temperature", "do_sample", "seed"} & generation_settings.keys():
             raise UserError(
@@ -275,7 +275,7 @@ class RepeatedQuestions(Task):  # type: ignore[misc]  # lm-eval is not typed
         ]
 
     def process_results(self, doc: Mapping[str, Any], results: Sequence[Sequence[Any]]) -> dict[str, QuestionValue]:
-        """Grade all replies to a question as a run of robust_eval does, and return its values."""
+        """Grade all replies to a question as a run of robust_eval does, and return the lm-eval task's values."""
         question = self.questions[doc["id"]]
         table = answer_table(
             {"question_id": question.id, "rewrite": 0, "temperature": request.temperature, "trial": trial}
@@ -297,7 +297,7 @@ class RepeatedQuestions(Task):  # type: ignore[misc]  # lm-eval is not typed
         }
 
     def aggregation(self) -> dict[str, Callable[[Sequence[QuestionValue]], float]]:
-        """Return the aggregations of all metrics; warn if all repeats are the same."""
+        """Return lm-eval's aggregations of all metrics; warn if all repeats are the same."""
         if self._repeated and not self._varied:
             log.warning(
                 "%s: at each temperature, all replies to a question are the same. lm-eval sends a server the same seed "
@@ -308,11 +308,11 @@ class RepeatedQuestions(Task):  # type: ignore[misc]  # lm-eval is not typed
         return {name: part for metric in self.metrics() for name, part in aggregations(metric).items()}
 
     def higher_is_better(self) -> dict[str, bool]:
-        """Return True for each metric of which more is better."""
+        """Return True for each lm-eval metric of which more is better."""
         return {f"{metric}{suffix}": better for metric, better in self.metrics().items() for suffix in BOUNDS}
 
     def _requests(self) -> list[DocumentRequest]:
-        """Return one request for each temperature, or for each trial if trials have seeds."""
+        """Return one lm-eval request for each temperature, or for each trial if trials have seeds."""
         requests = []
         for t, replies in self.plan().items():
             size = 1 if self.options.seeds and t > 0 else replies
@@ -320,7 +320,7 @@ class RepeatedQuestions(Task):  # type: ignore[misc]  # lm-eval is not typed
         return requests
 
     def _sampling_settings(self, question_id: str, request: DocumentRequest) -> dict[str, Any]:
-        """Return the sampling settings of a request; each question, temperature and trial has its own seed."""
+        """Return the sampling settings of an lm-eval request; each question, temperature and trial has its own seed."""
         settings: dict[str, Any] = {"do_sample": request.temperature > 0, "temperature": request.temperature}
         if self.options.seeds and request.temperature:
             key = repr((question_id, request.temperature, request.trial)).encode("utf-8", "surrogatepass")
@@ -329,23 +329,23 @@ class RepeatedQuestions(Task):  # type: ignore[misc]  # lm-eval is not typed
 
 
 class FactualRobustnessTask(RepeatedQuestions):
-    """Breaking temperatures of the known facts: a greedy answer to each question, and trials over a grid."""
+    """Task for lm-eval of the known facts' breaking temperatures: greedy answers, and trials over a grid."""
 
     NAME = "robust_eval_frs"
 
     def plan(self) -> dict[float, int]:
-        """Return the numbers of replies, by default the paper's ten trials."""
+        """Return the lm-eval task's numbers of replies, by default the paper's ten trials."""
         return {0.0: 1, **dict.fromkeys(self.options.temperatures, self.options.trials or 10)}
 
     def metrics(self) -> dict[str, bool]:
-        """Share of known facts; of these the mean breaking temperature, and the share that holds up to the last and to
-        each other temperature.
+        """Metrics of the lm-eval task: share of known facts; of these the mean breaking temperature, and the share that
+        holds up to the last and to each other temperature.
         """
         levels = map(_survival_at, self.options.temperatures[:-1])
         return dict.fromkeys(["known", "breaking_temperature", "unbroken_share", *levels], True)
 
     def values(self, question: Question, graded: pa.Table) -> Mapping[str, tuple[float, ...]]:
-        """Return the values of :meth:`metrics`; NaN for a fact that is not known, or does not break."""
+        """Return the lm-eval values of :meth:`metrics`; NaN for a fact that is not known, or does not break."""
         levels = self.options.temperatures
         greedy = pc.equal(graded["temperature"], 0)
         is_known = float(verdicts(graded.filter(greedy))[0])
@@ -361,26 +361,26 @@ class FactualRobustnessTask(RepeatedQuestions):
 
 
 class AnswerCertaintyTask(RepeatedQuestions):
-    """Entropy of the answers to each question at one temperature, their error rate, and how often all are right."""
+    """Task for lm-eval: entropy of a question's answers at one temperature, error rate, and how often all are right."""
 
     NAME = "robust_eval_certainty"
 
     def plan(self) -> dict[float, int]:
-        """Return the number of replies, by default the paper's twenty trials; UserError for fewer than two."""
+        """Return the task's number of replies, by default the paper's twenty trials; UserError for fewer than two."""
         trials = 20 if self.options.trials is None else self.options.trials
         if trials < 2:
             raise UserError(f"trials must be 2 or more, not {trials}: certainty is measured by repeated answers")
         return {float(self.options.temperature): trials}
 
     def metrics(self) -> dict[str, bool]:
-        """Mean entropy (nats) of the answers to a question, the mean error rate, pass^k for k = 1, 2, 4, … and the
-        number of trials, and the ranking of errors by the entropy.
+        """Metrics of the lm-eval task: mean entropy (nats) of the answers to a question, the mean error rate, pass^k
+        for k = 1, 2, 4, … and the number of trials, and the ranking of errors by the entropy.
         """
         rates = dict.fromkeys(self._pass_rates().values(), True)
         return {"answer_entropy": False, "error_rate": False, AUROC: True} | rates
 
     def values(self, question: Question, graded: pa.Table) -> Mapping[str, tuple[float, ...]]:
-        """Return the values of :meth:`metrics`; NaN without an answer."""
+        """Return the lm-eval values of :meth:`metrics`; NaN without an answer."""
         measured = Measured(graded.slice(0, 0), graded)
         certainty, reliability, detection = (
             metric.score([question], measured, seed=0)
@@ -397,13 +397,13 @@ class AnswerCertaintyTask(RepeatedQuestions):
         }
 
     def _pass_rates(self) -> dict[str, str]:
-        """Return the names of pass^k by those of our metrics."""
+        """Return lm-eval's names of pass^k by those of our metrics."""
         (trials,) = self.plan().values()
         return {PASS_HAT.name.format(k): f"pass_hat_k{k}" for k in powers(trials)}
 
 
 def _document(question: Question, chat: bool) -> dict[str, Any]:
-    """Return the document of a question, with its mark."""
+    """Return the lm-eval document of a question, with its mark."""
     mark = mark_of(question, 0, None, metadata=SamplingMetadata(False, {}) if chat else None)
     choices = {"choices": list(question.choices)} if question.choices else {}
     return {"id": question.id, "question": question.title, "answers": list(question.answers), **choices, MARK: mark}
