@@ -1,1 +1,1 @@
-"""Commands, one file each."""
+"""Commands of the command line ``robust-eval``, one file each."""

@@ -8,23 +8,23 @@ from robust_eval.runtime.process import timestamp
 
 
 def command_parser(name: str, description: str, epilog: str | None = None) -> argparse.ArgumentParser:
-    """Return the parser of a command of robust-eval."""
+    """Return the argument parser of a command of robust-eval."""
     return argparse.ArgumentParser(prog=f"robust-eval {name}", description=description, epilog=epilog)
 
 
 def add_tracker(parser: argparse.ArgumentParser) -> None:
-    """Add ``--mlruns`` and ``--uri``: the folder of runs, and the MLflow server."""
+    """Add the arguments ``--mlruns`` and ``--uri``: the folder of runs, and the MLflow server."""
     parser.add_argument("--mlruns", type=Path, default=Path("mlruns"), metavar="FOLDER", help="folder of runs (mlruns)")
     parser.add_argument("--uri", help="URI of the MLflow server; default: the database in --mlruns")
 
 
 def add_output(parser: argparse.ArgumentParser, purpose: str) -> None:
-    """Add ``--output FOLDER``."""
+    """Add the argument ``--output FOLDER``."""
     parser.add_argument("--output", type=Path, metavar="FOLDER", help=purpose)
 
 
 def output_folder(arguments: argparse.Namespace, kind: str) -> Path:
-    """Return ``--output``; by default a new folder under ``--mlruns``, among those of its kind."""
+    """Return the argument ``--output``; by default a new folder under ``--mlruns``, among those of its kind."""
     folder: Path = arguments.output or arguments.mlruns / kind / timestamp()
     return folder
 

@@ -17,7 +17,7 @@ from robust_eval.tracking.run_folder import finished_jobs
 
 
 def main() -> None:
-    """Compare the runs that the arguments name; print the metrics and the folder of the comparison."""
+    """Compare the finished runs that the arguments name; print the metrics and the folder of the comparison."""
     parser = command_parser("compare", "Compare finished runs.")
     parser.add_argument("runs", nargs="*", metavar="RUN", help="folder of a run or of a sweep, or its id in MLflow")
     parser.add_argument("--experiment", metavar="NAME", help="all finished runs of this MLflow experiment")
@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def _runs(arguments: argparse.Namespace) -> list[FinishedRun]:
-    """Read the runs in the order in which they are named; those of an experiment in the order in which they started."""
+    """Read the compared runs in the order of their names; those of an experiment in the order in which they started."""
     runs: list[FinishedRun] = []
     with tempfile.TemporaryDirectory() as scratch:
         tracked = TrackedRuns(arguments.uri, arguments.mlruns, Path(scratch))

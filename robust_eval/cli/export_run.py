@@ -26,7 +26,7 @@ WRITERS: dict[str, Callable[[FinishedAnswers, Path], list[Path]]] = {
 
 
 def main() -> None:
-    """Write the run; print its files and the command that opens them."""
+    """Export the run; print its files and the command that opens them."""
     parser = command_parser("export", "Write a finished run for other harnesses, or as tables.")
     parser.add_argument("run", metavar="RUN", help="folder of a run, name of a baseline, or id in MLflow")
     parser.add_argument("--to", choices=list(WRITERS), required=True, help="output format")

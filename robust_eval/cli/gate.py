@@ -57,7 +57,7 @@ MISTAKE = 2
 
 
 class Called(NamedTuple):
-    """Parsed arguments: the settings of the gate, a finished candidate or overrides of one."""
+    """Parsed arguments of the command gate: the settings of the gate, a finished candidate or overrides of one."""
 
     settings: GateSettings
     candidate: str | None
@@ -66,7 +66,7 @@ class Called(NamedTuple):
 
 
 def main() -> None:
-    """Decide, write the verdict, and exit with 0 (PASS), 1 (FAIL) or 3 (INCONCLUSIVE); with 2 after a mistake."""
+    """Gate a candidate, write the verdict, and exit with 0 (PASS), 1 (FAIL), 3 (INCONCLUSIVE), or 2 after a mistake."""
     arguments = _parser().parse_intermixed_args()
     configure_logging()
     with command(mistake=MISTAKE, failure=STATUS["INCONCLUSIVE"]):
@@ -142,7 +142,7 @@ def _called(words: Sequence[str]) -> Called:
 def _report(
     arguments: argparse.Namespace, call: Called, tracked: TrackedRuns, place: Path
 ) -> tuple[Report, MeasuredRun | None, str | None]:
-    """Return the report, the candidate if it was measured, and the URI of the tracker that has it."""
+    """Return the gate's report, the candidate if it was measured, and the URI of the tracker that has it."""
     settings, uri, notes = call.settings, arguments.uri, list[str]()
     name = call.candidate or " ".join(call.overrides)
     of_logs = is_log(arguments.baseline) or (call.candidate is not None and is_log(call.candidate))
@@ -182,12 +182,12 @@ def _report(
 
 
 def _named(name: str, mlruns: Path, tracked: TrackedRuns) -> MeasuredRun:
-    """Return the run of the name of a baseline, of a folder, or of an id in MLflow."""
+    """Return the gated run of the name of a baseline, of a folder, or of an id in MLflow."""
     return read_measured(folder_of(name, mlruns, tracked), name)
 
 
 def _measured(call: Called, baseline: MeasuredRun, mlruns: Path, folder: Path) -> tuple[MeasuredRun, GateScheduler]:
-    """Run a candidate on the questions and the settings of the baseline."""
+    """Run the gate's candidate on the questions and the settings of the baseline."""
     with tempfile.TemporaryDirectory() as copy:
         lines = candidate_overrides(baseline.folder, call.overrides, mlruns, Path(copy))
         config, composed = composed_in(Path(copy), lines)
@@ -226,7 +226,7 @@ def _measured(call: Called, baseline: MeasuredRun, mlruns: Path, folder: Path) -
 
 
 def _record(report: Report, run_id: str, uri: str) -> None:
-    """Record the verdict with the candidate's run; where the tracker lacks it or cannot be reached, warn."""
+    """Record the gate's verdict with the candidate's run; where the tracker lacks it or cannot be reached, warn."""
     mlflow = mlflow_library()
     from mlflow.exceptions import MlflowException
 
@@ -272,7 +272,7 @@ def _print(report: Report, folder: Path) -> None:
 
 
 def baseline() -> None:
-    """Set or list baselines; exit with 2 and a sentence after a mistake."""
+    """Set or list baselines of gates; exit with 2 and a sentence after a mistake."""
     arguments = _baseline_parser().parse_args()
     mlruns = arguments.mlruns
     with command(mistake=2):
@@ -286,7 +286,7 @@ def baseline() -> None:
 
 
 def _refuse_unusable(run: str, mlruns: Path, uri: str | None) -> None:
-    """Raise UserError for a run that cannot be a baseline."""
+    """Raise UserError for a run that cannot be the baseline of a gate."""
     with tempfile.TemporaryDirectory() as scratch:
         try:
             folder = Path(run) if Path(run).is_dir() else TrackedRuns(uri, mlruns, Path(scratch)).fetched(run)

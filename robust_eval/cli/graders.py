@@ -124,7 +124,7 @@ def compared(records: Sequence[Record]) -> Verdicts:
 
 
 def _verdicts_of(settings: Sequence[str], records: Sequence[Record]) -> Verdicts:
-    """Return the verdicts of the grader in the settings, such as a judge model."""
+    """Return the records' verdicts by the grader in the settings, such as a judge model."""
     register()
     checked = checked_overrides(with_own_options(settings))
     if checked.jobs > 1:
@@ -187,7 +187,7 @@ def _print_agreement(records: Sequence[Record], verdicts: Verdicts, show: int) -
 
 
 def agreement_on(records: Sequence[Record], verdicts: Mapping[str, bool]) -> Agreement:
-    """Return the agreement of a grader with people on some records."""
+    """Return the agreement of a grader with human labels of some records."""
     called_right = [verdicts[record.question.id] for record in records]
     return Agreement.of([record.right for record in records], called_right, [record.weight for record in records])
 
@@ -234,7 +234,7 @@ def disagreements(records: Sequence[Record], verdicts: Mapping[str, Mapping[str,
 
 
 def _described(record: Record, verdict: bool) -> str:
-    """Return a reply with the human verdict and that of a grader, in one line."""
+    """Return a disagreement on a reply with the human verdict and that of a grader, in one line."""
     question = record.question
     if question.correct is None:
         accepted = " | ".join(question.answers)
@@ -252,7 +252,7 @@ _WIDTH = 18
 
 
 def grade_one() -> None:
-    """Grade one reply; print its verdict with the answer and the rule that led to it."""
+    """Grade one reply with a grader; print its verdict with the answer and the rule that led to it."""
     parser = command_parser(
         "grade",
         "Grade one reply and explain the verdict: the extracted answer, the extraction rule, and whether the verdict "
@@ -281,7 +281,7 @@ def grade_one() -> None:
 
 
 def _grade_lines(graded: GradedReply, answers: Sequence[str], choices: Sequence[str]) -> Iterator[str]:
-    """Yield the lines of the verdict: a name, and each of its values on its own line."""
+    """Yield the printed lines of a grader's verdict: a name, and each of its values on its own line."""
     none = f"none ({graded.reason or 'the reply is empty'})"
     entries = {"extracted answer": [graded.answer or none], "rule": [graded.rule] if graded.rule else []}
     if graded.answer:

@@ -38,7 +38,7 @@ REQUIRED = "…"
 
 
 def main() -> None:
-    """Explain groups, options and commands; without words, print an overview on one screen."""
+    """Help: explain groups, options and commands; without words, print an overview on one screen."""
     parser = command_parser(
         "help",
         "List the options of a group (help model), or explain the settings of an option (help model=transformers).",
@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def print_overview() -> None:
-    """Print the purpose of robust_eval, examples, the groups with their options, and the commands."""
+    """Print the overview of the help: the purpose of robust_eval, examples, groups with options, and commands."""
     name = Path(sys.argv[0]).name
     program = {"run.py": "python run.py", "__main__.py": "python -m robust_eval"}.get(name, "robust-eval")
     _print(["Measure how robustly a language model knows what it gets right.", ""])
@@ -76,7 +76,7 @@ def print_overview() -> None:
 
 
 def _summary(group: str) -> str:
-    """Return the purpose of a group, and its options, default ones first."""
+    """Return the help's summary of a group: the purpose, and its options, default ones first."""
     purpose, defaults = GROUPS[group]
     names = [*defaults, *(name for name in options(group) if name not in defaults)]
     more = [f"… {len(names) - _SHOWN} more"] if len(names) > _SHOWN else []
@@ -84,7 +84,7 @@ def _summary(group: str) -> str:
 
 
 def _explain(word: str) -> None:
-    """Print the options of a group, or the settings of one of them."""
+    """Print help on the options of a group, or the settings of one of them."""
     group, equals, option = word.partition("=")
     if group not in GROUPS:
         from robust_eval.config.composition_errors import nearest
@@ -122,7 +122,7 @@ def _explain(word: str) -> None:
 
 
 class Setting(NamedTuple):
-    """Setting: its name and value on the command line, and its docstring."""
+    """Setting in the help: its name and value on the command line, and its docstring."""
 
     name: str
     value: str
@@ -154,7 +154,7 @@ def _settings(node: Any, place: str) -> Iterator[Setting]:
 
 
 def field_docstrings(schema: Any) -> dict[str, str]:
-    """Return the docstring of each field of a dataclass, inherited fields included."""
+    """Return the docstring (help text) of each field of a dataclass, inherited fields included."""
     docstrings = {}
     for each in reversed(inspect.getmro(schema)):
         if not is_dataclass(each) or not fields(each):
@@ -171,14 +171,14 @@ def field_docstrings(schema: Any) -> dict[str, str]:
 
 
 def _written(value: Any) -> str:
-    """Return a value in the syntax of the command line."""
+    """Return a setting's value in the syntax of the command line."""
     if isinstance(value, str):
         return REQUIRED if value == "???" else value
     return str(yaml.safe_dump([value], default_flow_style=True, width=10_000, allow_unicode=True)).strip()[1:-1]
 
 
 def _print(lines: Sequence[str]) -> None:
-    """Print paragraphs, wrapped unless they are indented."""
+    """Print the help's paragraphs, wrapped unless they are indented."""
     console = Console()
     for line in lines:
         folded = [line] if line.startswith(" ") else wrap(line, console.width, break_on_hyphens=False)

@@ -120,7 +120,7 @@ def _in_terminal(labelling: Labelling, name: str) -> None:
 
 
 def _key() -> str:
-    """Return the key pressed in a terminal, or the first letter of a line; empty at the end of the input."""
+    """Return the labelling key pressed in a terminal, or the first letter of a line; empty at the end of the input."""
     if not sys.stdin.isatty():
         line = sys.stdin.readline()
         return line.strip()[:1].lower() or "?" if line else ""
@@ -168,7 +168,7 @@ def _correct(labelled: LabelledRun, labels: pa.Table, arguments: argparse.Namesp
 
 
 def _record(labelled: LabelledRun, score: Score, uri: str | None, mlruns: Path) -> None:
-    """Record the corrected metrics with the run in MLflow; warn if the tracker cannot be reached.
+    """Record the metrics corrected by labels with the run in MLflow; warn if the tracker cannot be reached.
 
     The command line, not the run, names the tracker: the folder may come from somebody else.
     """

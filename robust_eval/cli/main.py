@@ -14,13 +14,13 @@ from robust_eval.runtime.process import command
 
 
 class Command(NamedTuple):
-    """Function of a command, with its module before a colon, and its line in ``--help``."""
+    """Command of ``robust-eval``: its function, with its module before a colon, and its line in ``--help``."""
 
     function: str
     purpose: str
 
     def run(self) -> None:
-        """Import the module, which may take seconds, and call the function."""
+        """Run the command: import its module, which may take seconds, and call the function."""
         module, _, name = self.function.partition(":")
         getattr(import_module(f"robust_eval.cli.{module}"), name or "main")()
 

@@ -90,7 +90,7 @@ def candidate_overrides(folder: Path, lines: Sequence[str], mlruns: Path, copy: 
 
 
 def _key(line: str) -> str:
-    """Return the setting, or the group, of an override."""
+    """Return the setting, or the group, of an override in a repetition."""
     return line.partition("=")[0].lstrip("+")
 
 
@@ -105,7 +105,7 @@ def _full(line: str, settings: Mapping[str, Any]) -> str:
 
 
 def _settings(file: Path) -> tuple[list[tuple[str, str]], dict[str, Any]]:
-    """Read the schemas and the settings of a run; UserError for an interpolation or the key of an object."""
+    """Read the schemas and the settings of a run to repeat; UserError for an interpolation or the key of an object."""
     settings = read_configuration(file)
     schemas = list(_schemas(settings.pop("defaults", None), file))
     settings.pop("hydra", None)
@@ -120,7 +120,7 @@ def _settings(file: Path) -> tuple[list[tuple[str, str]], dict[str, Any]]:
 
 
 def _schemas(defaults: object, file: Path) -> Iterator[tuple[str, str]]:
-    """Yield the path of each part of the configuration and the name of its schema, from the defaults list of a run."""
+    """Yield each part's path and schema name in the configuration to repeat, from the defaults list of a run."""
     known = {f"{group}/{name}" for group, names in SCHEMAS.items() for name in names}
     for entry in defaults if isinstance(defaults, list) else []:
         if isinstance(entry, str) and entry.startswith("/schema/"):
@@ -133,8 +133,8 @@ def _schemas(defaults: object, file: Path) -> Iterator[tuple[str, str]]:
 def _refuse_untrusted(
     folder: Path, schemas: Iterable[tuple[str, str]], settings: dict[str, Any], consented: Collection[str], mlruns: Path
 ) -> None:
-    """Raise UserError unless the command line has ``consented`` to all settings that are not trusted in a folder: code
-    to run, addresses, inputs and outputs.
+    """Raise UserError unless the command line has ``consented`` to all settings that are not trusted in a repeated
+    run's folder: code to run, addresses, inputs and outputs.
 
     Default values need no consent, nor do the inputs of a run under ``mlruns``, the user's folder. The store follows
     ``paths.mlruns``; a mapping on the command line replaces that of the folder.
@@ -146,7 +146,7 @@ def _refuse_untrusted(
     providers = {f"{path}.model" for path, name in schemas if name == "model/inspect"}
 
     def is_trusted(key: str, value: object) -> bool:
-        """Return True for a value that names no code, address, input or output."""
+        """Return True for a repeated setting's value that names no code, address, input or output."""
         name = key.rpartition(".")[2]
         if key in providers:
             return False
@@ -178,7 +178,7 @@ def _refuse_untrusted(
 
 
 def _nodes(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield key and value of every setting and mapping of settings, but not the contents of an address."""
+    """Yield key and value of every setting to repeat, and mapping of settings, but not the contents of an address."""
     for name, value in tree.items():
         yield f"{prefix}{name}", value
         if isinstance(value, dict) and name not in ADDRESSES:
@@ -186,7 +186,7 @@ def _nodes(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
 
 
 def _known_values() -> set[str]:
-    """Return all values in the option files of this package, and the defaults of its classes."""
+    """Return all values trusted in a repetition: those in this package's option files, and its classes' defaults."""
     classes = (OmegaConf.structured(schema) for schemas in SCHEMAS.values() for schema in schemas.values())
     defaults = (OmegaConf.to_container(each, resolve=False) for each in classes)
     files = (yaml.safe_load(file.read_text(encoding="utf-8")) for file in CONF.glob("*/*.yaml"))

@@ -256,7 +256,7 @@ def _started_jobs(folder: Path) -> dict[Path, int]:
 
 
 def _reasons(folder: Path) -> str:
-    """Format the reasons of failed jobs, each after the numbers of these jobs."""
+    """Format the reasons of a sweep's failed jobs, each after the numbers of these jobs."""
     failed: dict[str, list[str]] = {}
     for file in sorted(folder.glob(f"*/{ERROR}")):
         failed.setdefault(file.read_text(encoding="utf-8").splitlines()[0], []).append(file.parent.name)
@@ -264,7 +264,7 @@ def _reasons(folder: Path) -> str:
 
 
 def _compare(jobs: Sequence[Path], folder: Path, record: Run) -> None:
-    """Compare the runs in these folders; write the comparison to ``folder`` and the tracker, and print it."""
+    """Compare a sweep's runs in these folders; write the comparison to ``folder`` and the tracker, and print it."""
     from robust_eval.report.comparison_page import write_comparison
     from robust_eval.report.mlflow_tables import comparison_note, comparison_tables
     from robust_eval.report.terminal import print_comparison
@@ -281,7 +281,7 @@ def _compare(jobs: Sequence[Path], folder: Path, record: Run) -> None:
 
 
 def write_error(problem: Exception, folder: Path) -> None:
-    """Write the reason and the traceback into the folder of a job that failed; a full disk is only logged."""
+    """Write the reason and the traceback into the folder of a run's job that failed; a full disk is only logged."""
     lines = "".join(traceback.format_exception(problem))
     try:
         folder.mkdir(parents=True, exist_ok=True)

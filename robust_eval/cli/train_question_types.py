@@ -27,7 +27,7 @@ _WANTED = "a coarse class, a colon, a fine class, a space and a question, as in 
 
 
 def main() -> None:
-    """Train, test and save the classifier."""
+    """Train, test and save the classifier of question types."""
     parser = command_parser(
         "train-question-types",
         "Fine-tune a text encoder to classify questions by type, and test it.",
@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def read_trec(file: Path) -> tuple[list[str], list[str]]:
-    """Return the questions of a ``.label`` file in Latin-1, a question a line, and their coarse classes.
+    """Return the training questions of a ``.label`` file in Latin-1, a question a line, and their coarse classes.
 
     Raises UserError where the file cannot be read, has no question, or has a line of another form.
     """
@@ -86,7 +86,7 @@ def read_trec(file: Path) -> tuple[list[str], list[str]]:
 
 
 def fine_tune(classifier: TypeClassifier, texts: list[str], types: list[str], options: argparse.Namespace) -> None:
-    """Train with AdamW, a learning rate that falls linearly to 0, and gradients clipped at norm 1."""
+    """Train the classifier with AdamW, a learning rate that falls linearly to 0, and gradients clipped at norm 1."""
     model, names = classifier.model, list(QUESTION_TYPES)
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     groups = [
@@ -114,7 +114,7 @@ def fine_tune(classifier: TypeClassifier, texts: list[str], types: list[str], op
 
 
 def batches(lengths: np.ndarray, size: int, generator: np.random.Generator) -> Iterator[np.ndarray]:
-    """Yield the places of all questions once, in random batches of questions of similar length."""
+    """Yield the training batches: the places of all questions once, in random batches of similar length."""
     order = generator.permutation(len(lengths))
     stretch = size * SORTED_TOGETHER
     pieces = [order[start : start + stretch] for start in range(0, len(order), stretch)]
