@@ -47,7 +47,7 @@ _VALUES = {
 
 
 def composition_error(problem: Exception, chosen: DictConfig | None = None) -> str:
-    """Return one sentence for an error of composition; ``chosen`` holds the settings of the chosen options."""
+    """Return one sentence for an error of Hydra's composition; ``chosen`` holds the settings of the chosen options."""
     if isinstance(problem, OmegaConfBaseException):
         return _refused(problem)
     if isinstance(problem, yaml.MarkedYAMLError) and problem.problem_mark is not None:
@@ -72,7 +72,7 @@ def composition_error(problem: Exception, chosen: DictConfig | None = None) -> s
 
 
 def no_setting(key: str, name: str, settings: Sequence[str], where: str) -> str:
-    """Return the sentence that a setting does not exist, with the existing ones; for a renamed one, its new name."""
+    """Return the error that a setting does not exist, with the existing ones; for a renamed one, its new name."""
     if (renamed := RENAMED.get(name, "")).partition(",")[0] in settings:
         return f"{key} is now {key.removesuffix(name)}{renamed}"
     holder = f"{where} has" if where else "settings are"
@@ -80,13 +80,13 @@ def no_setting(key: str, name: str, settings: Sequence[str], where: str) -> str:
 
 
 def nearest(name: str, names: Sequence[str], where: str = "") -> str:
-    """Return " (did you mean NAME?)" with the most similar of the names; empty if none is similar."""
+    """Return " (did you mean NAME?)" with the most similar of the settings' names; empty if none is similar."""
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     return f" (did you mean {where + '.' if where else ''}{close[0]}?)" if close else ""
 
 
 def _no_such(key: str, chosen: DictConfig | None) -> str:
-    """Return a sentence on the missing part of a key; empty if the key exists, or the options are unknown."""
+    """Return an error sentence on the missing part of a key; empty if the key exists, or the options are unknown."""
     if "@" in key:
         setting = key.partition("@")[2]
         return f"there is no {setting} to choose: the chosen {setting.partition('.')[0]} has no model"
@@ -101,7 +101,7 @@ def _no_such(key: str, chosen: DictConfig | None) -> str:
 
 
 def _refused(problem: OmegaConfBaseException) -> str:
-    """Return the setting and the message of OmegaConf about its value."""
+    """Return the setting refused in a composition, and OmegaConf's message about its value."""
     key, parent = problem.full_key or "", problem.parent_node
     where, _, name = key.rpartition(".")
     if isinstance(problem, ConfigKeyError | ConfigAttributeError) and isinstance(parent, DictConfig):

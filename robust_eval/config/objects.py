@@ -54,7 +54,7 @@ def to_config(composed: DictConfig) -> Config:
 
 
 def _refuse_untyped(composed: DictConfig) -> None:
-    """Raise UserError for a part of the configuration that is no option, or has a value refused by its class."""
+    """Raise UserError for a composed part that is no option, or has a value refused by its class."""
     try:
         nodes = {entry.name: composed[entry.name] for entry in fields(Schema) if entry.name not in COMBINABLE_GROUPS}
     except OmegaConfBaseException as problem:
@@ -236,7 +236,7 @@ def _check_recorded(config: Config, recorded: RecordedAnswers) -> None:
 
 
 def _instance(path: str, node: DictConfig) -> object:
-    """Return the object of a node of the configuration; UserError for a value refused by its class."""
+    """Return the object of a node of a composed configuration; UserError for a value refused by its class."""
     try:
         return OmegaConf.to_object(node)
     except (MissingMandatoryValue, InterpolationToMissingValueError) as problem:

@@ -38,7 +38,7 @@ _CLOSING = {"[": "]", "{": "}", "'": "'", '"': '"'}
 
 
 class Checked(NamedTuple):
-    """Checked command line.
+    """Checked command line: overrides and what they compose.
 
     ``overrides`` has shorthands expanded. ``config`` is the configuration of the last job, ``composed`` the same as
     Hydra composed it, and ``with_hydra`` includes Hydra's settings. ``swept`` holds the overrides that differ between
@@ -91,14 +91,14 @@ def checked_overrides(overrides: Sequence[str]) -> Checked:
 
 
 def several_values(checked: Checked) -> UserError:
-    """Return the error for a sweep without ``-m``."""
+    """Return the error of overrides for a sweep without ``-m``."""
     key, _, values = checked.swept[0].partition("=")
     both = f", or choose them together, {key}=[{values}]" if key in COMBINABLE_GROUPS else ""
     return UserError(f"{checked.swept[0]} has several values, which makes this a sweep: add -m{both}")
 
 
 def composed_run(overrides: Sequence[str]) -> tuple[Config, DictConfig]:
-    """Return the configuration of one run, as objects and as Hydra composed it.
+    """Return the configuration that overrides of one run compose, as objects and as Hydra composed it.
 
     Raises UserError as :func:`checked_overrides` does, for a sweep, and for overrides of the command line alone.
     """
@@ -201,7 +201,7 @@ def _is_valid(line: str) -> bool:
 
 
 def _parts(value: str) -> list[str]:
-    """Split the values of a sweep at commas outside brackets."""
+    """Split an override's values in a sweep at commas outside brackets."""
     values, depth = [""], 0
     for character in value:
         depth += (character in "([{") - (character in ")]}")
@@ -239,7 +239,7 @@ def jobs(overrides: Sequence[str]) -> Iterator[tuple[list[str], Config]]:
 
 
 def _compose(overrides: Sequence[str], chosen: Callable[[], DictConfig] | None = None) -> DictConfig:
-    """Compose the configuration; ``chosen`` gives the settings of the chosen options for errors."""
+    """Compose the configuration of some overrides; ``chosen`` gives the settings of the chosen options for errors."""
     try:
         composed = hydra.compose("config", list(overrides), return_hydra_config=True)
     except MissingConfigException as problem:
@@ -257,7 +257,7 @@ def _compose(overrides: Sequence[str], chosen: Callable[[], DictConfig] | None =
 
 
 def _without_hydra(with_hydra: DictConfig) -> DictConfig:
-    """Return a copy without Hydra's own settings."""
+    """Return a composed copy without Hydra's own settings."""
     composed = copy.deepcopy(with_hydra)
     with open_dict(composed):
         del composed["hydra"]
@@ -291,7 +291,7 @@ def _is_searchpath(override: Override) -> bool:
 
 
 def _folders(overrides: Sequence[Override]) -> list[Path]:
-    """Return the folders of options: that of the package, and those of a search path."""
+    """Return the folders of options that overrides choose from: that of the package, and those of a search path."""
     values = [each.value() for each in overrides if _is_searchpath(each)]
     addresses = [str(address) for value in values if isinstance(value, list) for address in value]
     return [CONF, *(Path(address.removeprefix("file://")) for address in addresses)]
@@ -359,7 +359,7 @@ def _expanded(override: Override, chosen: Callable[[], DictConfig]) -> str:
 
 
 def _unknown_option(message: str) -> str:
-    """Turn Hydra's message about a missing option into a sentence with the nearest one."""
+    """Turn Hydra's message about a missing option of an override into a sentence with the nearest one."""
     missing = re.search(r"Could not (?:find|load) '([^']+)'", message)
     if not missing:
         return message.strip().splitlines()[0]
@@ -374,7 +374,7 @@ def _unknown_option(message: str) -> str:
 
 
 def no_option(group: str, name: str, names: Sequence[str] | None = None) -> str:
-    """Return the sentence that a group has no such option, with its options."""
+    """Return the sentence on an override's option that its group lacks, with its options."""
     names = options(group) if names is None else names
     return f"there is no {group}={name}{nearest(name, names)}; options are {', '.join(names)}"
 
@@ -420,5 +420,5 @@ def offer(value: str, folders: Sequence[Path]) -> None:
 
 
 def without_slash(line: str) -> str:
-    """Return ``dataset=folder/`` without its final slash, which would hide the option from Hydra."""
+    """Return the override ``dataset=folder/`` without its final slash, which would hide the option from Hydra."""
     return line.rstrip("/") if line.startswith("dataset=") else line
