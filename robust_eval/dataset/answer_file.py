@@ -46,7 +46,7 @@ class AnswerFile:
     columns: Mapping[str, str]
 
     def read(self, temperature: float | None) -> pa.Table:
-        """Return the answers of the file in its order, not graded, with the column :data:`SAMPLER`.
+        """Return the recorded answers of the file in its order, not graded, with the column :data:`SAMPLER`.
 
         ``temperature`` is that of all answers in a file without such a column; an empty column counts as missing.
         UserError names the first wrong row.
@@ -62,7 +62,7 @@ class AnswerFile:
         return self._completed(columns, temperature)
 
     def refuse(self, row: int, problem: str) -> UserError:
-        """Return a UserError with the number of a row (from 0) as an editor shows it."""
+        """Return a UserError with the number of an answer file's row (from 0) as an editor shows it."""
         return UserError(f"{self.path}, {self._place(row)}: {problem}")
 
     def _place(self, row: int) -> str:
@@ -78,7 +78,7 @@ class AnswerFile:
 
     @property
     def _names(self) -> dict[str, str]:
-        """The file's columns by our names, without those that another name is mapped to."""
+        """The answer file's columns by our names, without those that another name is mapped to."""
         taken = set(self.columns.values())
         return {name: self._theirs(name) for name in COLUMNS if name in self.columns or name not in taken}
 
@@ -86,7 +86,7 @@ class AnswerFile:
         return self.columns.get(name, name)
 
     def _raw(self) -> pa.Table:
-        """Return the required columns with the names and types of the file."""
+        """Return the required columns with the names and types of the answer file."""
         readers: dict[str, Callable[[], pa.Table]] = {
             ".parquet": lambda: read_parquet(self.path, self._columns_to_read(pq.read_schema(self.path).names)),
             ".csv": self._read_csv,
@@ -112,7 +112,7 @@ class AnswerFile:
         return table
 
     def _read_csv(self) -> pa.Table:
-        """Return all cells as texts, an empty one without quotes as null, without blank rows at the end."""
+        """Return all cells of a CSV file as texts, an unquoted empty one as null, without blank rows at the end."""
         source = DelimitedTable(self.path)
         line, header = source.verified_header(_BLOCK)
         names = self._columns_to_read(list(filter(None, header)))
@@ -167,7 +167,7 @@ class AnswerFile:
         return table.select(filled)
 
     def _columns_to_read(self, present: Sequence[str], listed_names: Sequence[str] | None = None) -> list[str]:
-        """Return the names of the columns to read among those ``present``; messages list ``listed_names``.
+        """Return the names of an answer file's columns to read among those ``present``; messages list ``listed_names``.
 
         UserError if one is missing or occurs twice.
         """
@@ -189,7 +189,7 @@ class AnswerFile:
         return names
 
     def _refuse_line(self, fields: Sequence[pa.Field]) -> None:
-        """Raise UserError for the first line that is no JSON object with such fields, which Arrow does not name."""
+        """Raise UserError for an answer file's first line that is no JSON object with such fields (Arrow does not)."""
         for where, line, record in json_lines(self.path, object_pairs_hook=_pairs):
             if not isinstance(record, dict):
                 raise UserError(f"{where}: an answer must be a JSON object, not {line.strip()[:40]!r}")
@@ -199,7 +199,7 @@ class AnswerFile:
                     raise UserError(f"{where}: {field.name!r} must be {_named(field.type)}, not {excerpt(value)}")
 
     def _typed(self, raw: pa.Table) -> dict[str, pa.ChunkedArray]:
-        """Return the non-empty columns by our names, with the types of an answer table."""
+        """Return the answer file's non-empty columns by our names, with the types of an answer table."""
         columns = {}
         for name, theirs in self._names.items():
             if theirs in raw.column_names and raw[theirs].null_count < raw.num_rows:
@@ -234,7 +234,7 @@ class AnswerFile:
             raise self.refuse(low, f"{self._theirs(name)!r} must be {_named(kind)}, not {value}") from None
 
     def _refuse_where(self, wrong: Any, problem: Callable[[int], str]) -> None:
-        """Raise UserError for the first row in which ``wrong`` is true."""
+        """Raise UserError for the first recorded answer in which ``wrong`` is true."""
         if isinstance(wrong, pa.ChunkedArray):
             wrong = wrong.fill_null(False).to_numpy(zero_copy_only=False)
         if wrong.any():
@@ -242,7 +242,7 @@ class AnswerFile:
             raise self.refuse(row, problem(row))
 
     def _completed(self, columns_read: dict[str, pa.ChunkedArray], temperature: float | None) -> pa.Table:
-        """Return an answer table with defaults for missing columns."""
+        """Return an answer table with defaults for missing columns of the file."""
         number = len(columns_read["question_id"]) if "question_id" in columns_read else 0
         for name in ("question_id", "temperature", "trial"):
             if name in columns_read:
@@ -279,7 +279,7 @@ class AnswerFile:
         return table.append_column(_SCHEMA.field(SAMPLER), columns[SAMPLER]).combine_chunks()
 
     def _refuse_unknown_values(self, columns: Mapping[str, Any]) -> None:
-        """Raise UserError for invalid values of the right type."""
+        """Raise UserError for invalid values of the right type in an answer file."""
 
         def refuse(name: str, right: Any, expected: str) -> None:
             column = columns[name]
@@ -304,7 +304,7 @@ class AnswerFile:
                 refuse(name, _are_logarithms(columns[name]), "natural logarithms of probabilities, at most 0")
 
     def _refuse_repetitions(self, columns: Mapping[str, Any], condition: NDArray[np.intp]) -> None:
-        """Raise UserError for the first answer with the question, rewrite, temperature and trial of an earlier one."""
+        """Raise UserError for the first answer with an earlier one's question, rewrite, temperature and trial."""
         _, first, inverse = np.unique(groups(condition, columns["trial"]), return_index=True, return_inverse=True)
         earlier = first[inverse]
 
@@ -318,7 +318,7 @@ class AnswerFile:
 
 
 def _sorted_ends(reasons: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return standard finish reasons; an unknown one is unchanged."""
+    """Return standard finish reasons of recorded answers; an unknown one is unchanged."""
     words = pc.unique(reasons)
     sorted_words = pa.array([end_of(word) or word for word in words.to_pylist()], pa.string())
     return sorted_words.take(pc.index_in(reasons, value_set=words).combine_chunks())
@@ -329,7 +329,7 @@ _WRONG = (pa.ArrowException, ValueError, TypeError, RecursionError)
 
 
 def groups(*columns: Any) -> NDArray[np.intp]:
-    """Return (n,) a number for each row, equal in rows with equal columns."""
+    """Return (n,) a number for each recorded answer, equal in rows with equal columns."""
     code = np.zeros(len(columns[0]), dtype=np.intp)
     for column in columns:
         if not isinstance(column, np.ndarray):
@@ -342,13 +342,13 @@ def groups(*columns: Any) -> NDArray[np.intp]:
 
 
 def _counted(condition: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return (n,) the number of earlier rows with the same number."""
+    """Return (n,) the number of earlier rows of an answer file with the same number."""
     counts: NDArray[np.intp] = pd.Series(condition).groupby(condition).cumcount().to_numpy()
     return counts
 
 
 def _are_logarithms(column: pa.ChunkedArray) -> NDArray[np.bool_]:
-    """Return (n,) True for each row whose numbers may all be logarithms of probabilities."""
+    """Return (n,) True for each recorded answer whose numbers may all be logarithms of probabilities."""
     right = np.ones(len(column), dtype=bool)
     row, values = np.arange(len(column)), column.combine_chunks()
     while pa.types.is_list(values.type):
@@ -358,12 +358,12 @@ def _are_logarithms(column: pa.ChunkedArray) -> NDArray[np.bool_]:
 
 
 def _in_json(kind: pa.DataType) -> pa.DataType:
-    """Return the type for reading JSON: whole numbers may be written 1.0."""
+    """Return the type for reading a JSON answer file: whole numbers may be written 1.0."""
     return pa.float64() if pa.types.is_integer(kind) else kind
 
 
 def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """Return the column with another type; raises one of ``_WRONG`` for values of a different meaning."""
+    """Return the answer file's column with another type; raises one of ``_WRONG`` for values of a different meaning."""
     value_type = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     text = pa.types.is_string(value_type) or pa.types.is_large_string(value_type)
     if pa.types.is_list(kind):
@@ -382,7 +382,7 @@ def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object; ValueError for a duplicate name."""
+    """Return a recorded answer's JSON object; ValueError for a duplicate name."""
     names = [name for name, _ in pairs]
     if twice := [name for name in names if names.count(name) > 1]:
         raise ValueError(f"{twice[0]!r} occurs twice")
@@ -390,7 +390,7 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _is(value: Any, kind: pa.DataType) -> bool:
-    """Return True if a JSON value is of a type."""
+    """Return True if an answer file's JSON value is of a type."""
     if pa.types.is_list(kind):
         return isinstance(value, list) and all(_is(item, kind.value_type) for item in value)
     if pa.types.is_string(kind):
@@ -400,7 +400,7 @@ def _is(value: Any, kind: pa.DataType) -> bool:
 
 
 def _named(kind: pa.DataType) -> str:
-    """Return the name of a type for messages."""
+    """Return the name of an answer column's type for messages."""
     if pa.types.is_list(kind):
         return f"a list of {'lists of numbers' if pa.types.is_list(kind.value_type) else 'numbers'}"
     if pa.types.is_string(kind):

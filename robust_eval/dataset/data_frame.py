@@ -18,7 +18,7 @@ Rows: TypeAlias = pd.DataFrame | Sequence[Mapping[str, Any]]
 
 
 class KeptTable:
-    """Table of a program as a file under ``mlruns/tables``, named by a digest of its content.
+    """Kept table of a program, a file under ``mlruns/tables``, named by a digest of its content.
 
     So a run can be repeated from its folder, and an equal table is the same data set in the next call.
     """
@@ -28,7 +28,7 @@ class KeptTable:
         self._content = content
 
     def write(self) -> None:
-        """Write the file atomically."""
+        """Write the program's table atomically into its file."""
         self.file.parent.mkdir(parents=True, exist_ok=True)
         partial = self.file.with_name(f"{self.file.name}.{os.getpid()}")
         partial.write_bytes(self._content)
@@ -64,7 +64,7 @@ def _is_missing(value: Any) -> bool:
 
 
 def json_lines(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return questions as JSON Lines. Raises UserError for the first row with a value that JSON does not support."""
+    """Return a program's questions as JSON Lines. Raises UserError for the first row with a value unknown to JSON."""
     lines = []
     for number, row in enumerate(rows, start=1):
         try:

@@ -31,7 +31,7 @@ class JsonLines(Selection):
     """Path of the file; builtin:facts.jsonl and the like are the built-in sets."""
 
     def read(self) -> Iterator[Question]:
-        """Yield all questions of the file, in its order; UserError names the first line that is broken."""
+        """Yield all questions of the JSON Lines file, in its order; UserError names the first line that is broken."""
         builtin = self.path.startswith(BUILTIN)
         file = FOLDER / self.path.removeprefix(BUILTIN) if builtin else Path(self.path)
         if builtin and not file.exists():
@@ -58,12 +58,12 @@ class JsonLines(Selection):
 
     @property
     def source(self) -> str:
-        """Path of the file, as in the settings."""
+        """Path of the JSON Lines file, as in the settings."""
         return self.path
 
 
 def is_native(file: Path) -> bool:
-    """Return True if the first line of a file is a question in the layout of :class:`JsonLines`."""
+    """Return True if the first line of a JSON Lines file is a question in the layout of :class:`JsonLines`."""
     try:
         first = next((line for _, line in text_lines(file) if line.strip()), "")
         _question(first, str(file))

@@ -54,7 +54,7 @@ _SEPARATORS = {
 
 
 def cell_texts(cell: Any, separator: str | None) -> list[Any]:
-    """Return the texts of a cell: the entries of a list, the parts between separators, or the cell itself.
+    """Return the texts of a user's cell: the entries of a list, the parts between separators, or the cell itself.
 
     A blank cell has none. Raises Unusable for an unreadable list, and for a placeholder (:data:`_NO_VALUE`).
     """
@@ -92,7 +92,7 @@ def _unreadable(cell: Any) -> Unusable:
 
 
 class Separators:
-    """Counts of the cells in a column that are one text with a possible separator."""
+    """Counts of the cells in a table's column that are one text with a possible separator."""
 
     def __init__(self) -> None:
         self._filled = 0
@@ -100,7 +100,7 @@ class Separators:
         self._examples: dict[str, str] = {}
 
     def add(self, cell: Any, texts: list[Any]) -> None:
-        """Count a cell with its texts."""
+        """Count a cell of a user's table with its texts."""
         self._filled += bool(texts)
         if isinstance(cell, str) and texts == [cell]:
             text = cell.strip()
@@ -178,12 +178,12 @@ class OwnTable(Selection):
 
     @property
     def source(self) -> str:
-        """The file or folder."""
+        """The file or folder of the user's table."""
         return self.path
 
     def read(self) -> Iterator[Question | Unusable]:
-        """Yield a question, or the reason why it is unusable, for each record; UserError for wrong columns, and at the
-        end for cells that look like several texts.
+        """Yield a question, or the reason why it is unusable, for each record of the table; UserError for wrong
+        columns, and at the end for cells that look like several texts.
         """
         separators = {name: Separators() for name in ("answers", "choices")}
         for file in data_files(Path(self.path)):
@@ -210,7 +210,7 @@ class OwnTable(Selection):
             raise
 
     def _names(self, file: Path, columns_of_file: Sequence[str]) -> dict[str, Any]:
-        """Return the file's columns by our names; UserError if one is missing."""
+        """Return the table's columns by our names; UserError if one is missing."""
         taken = _columns(self.columns)
         names: dict[str, Any] = {name: name for name in COLUMNS if name in columns_of_file and name not in taken}
         names = {name: theirs for name, theirs in (names | self.columns).items() if theirs is not None}
@@ -255,7 +255,7 @@ class OwnTable(Selection):
         )
 
     def _several(self, record: Record, columns: Any, separators: Separators) -> list[Any]:
-        """Return the texts of a column, or of several columns without the blank ones at the end."""
+        """Return the texts of a user's column, or of several columns without the blank ones at the end."""
         if isinstance(columns, list):
             texts = [text for name in columns for text in cell_texts([record.get(name)], None)]
             while texts and not optional(texts[-1]):
@@ -276,7 +276,7 @@ class OwnTable(Selection):
 
 
 def _columns(names: Mapping[str, Any]) -> set[str]:
-    """Return all columns of the file that a mapping names."""
+    """Return all columns of a user's table that a mapping names."""
     return {theirs for columns in names.values() for theirs in (columns if isinstance(columns, list) else [columns])}
 
 

@@ -24,7 +24,7 @@ PARQUET = "refs/convert/parquet"
 
 @dataclass(frozen=True)
 class Layout:
-    """Layout of a data set, on the hub and as its authors published it."""
+    """Layout of a published data set, on the hub and as its authors published it."""
 
     question: Callable[[Record], Question]
     """Question of a record, with an empty id if the source has none; raises Unusable for a record without one."""
@@ -102,17 +102,17 @@ class Published(Selection):
 
     @property
     def source(self) -> str:
-        """The file or folder, or the address on the hub."""
+        """The file or folder of a published data set, or the address on the hub."""
         return self.path if self.path is not None else f"https://huggingface.co/datasets/{self.hub}"
 
     def edition(self) -> str:
-        """Return the hub's name, subsets, split and commit of the questions; empty for a file."""
+        """Return a published edition: the hub's name, subsets, split and commit of the questions; empty for a file."""
         if self.path is not None or self.hub is None:
             return ""
         return f"{self.hub}, {'+'.join(self.subsets)}, {self.split}, {commit(self.hub, self.revision)}"
 
     def read(self) -> Iterator[Question | Unusable]:
-        """Yield a question, or the reason why it is unusable, for each record."""
+        """Yield a question, or the reason why it is unusable, for each published record."""
         layout = LAYOUTS[self.layout]
         for record in self._records(layout):
             try:
@@ -141,7 +141,7 @@ _ROWS = 1_000
 
 @cache
 def commit(name: str, revision: str) -> str:
-    """Return the current commit of a branch or tag; the name itself if the hub cannot be reached."""
+    """Return the current commit of a branch or tag on the hub; the name itself if the hub cannot be reached."""
     if _COMMIT.fullmatch(revision):
         return revision
     import httpx2
@@ -155,7 +155,7 @@ def commit(name: str, revision: str) -> str:
 
 
 def read_hub(name: str, subset: str, split: str, revision: str) -> Iterator[Record]:
-    """Yield the records of a subset and split; UserError if the hub does not have them, or cannot be reached."""
+    """Yield the hub's records of a subset and split; UserError if the hub does not have them, or cannot be reached."""
     import datasets
     import httpx2
 

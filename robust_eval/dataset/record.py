@@ -51,7 +51,7 @@ class Unusable(Exception):  # noqa: N818 - nothing is wrong with the program
 
 
 def listed(columns: Iterable[Any]) -> str:
-    """Return the names of columns in one line; the first of very many."""
+    """Return the names of a record's columns in one line; the first of very many."""
     names = [" ".join(str(name).encode("utf-8", "replace").decode().split()) for name in columns]
     return ", ".join(name[:40] for name in names[:_LISTED]) + (", …" if len(names) > _LISTED else "")
 
@@ -62,7 +62,7 @@ def as_found(value: Any) -> str:
 
 
 def missing_column(file: Path, column: str, meaning: str, columns: Iterable[Any], setting: str) -> UserError:
-    """Return the error that a file has no column for a ``meaning``; ``setting`` maps meanings to columns."""
+    """Return the error that a data set has no column for a ``meaning``; ``setting`` maps meanings to columns."""
     columns = list(columns)
     if not columns:
         return UserError(f'{file}: a record has no named fields; write objects such as {{"{column}": …}}')
@@ -75,7 +75,7 @@ def missing_column(file: Path, column: str, meaning: str, columns: Iterable[Any]
 def refuse_misspelt(
     file: Path, columns: Iterable[str], missing: Iterable[str], setting: str, otherwise: str = ""
 ) -> None:
-    """Raise UserError if one of the unknown columns has nearly the name of a missing one."""
+    """Raise UserError if one of the records' unknown columns has nearly the name of a missing one."""
     for column, name in product(columns, missing):
         if OSA.distance(column.strip().casefold(), name) <= len(name) // 4:
             raise UserError(
@@ -85,14 +85,14 @@ def refuse_misspelt(
 
 
 def text(value: Any, reason: str) -> str:
-    """Return a value as text, as :func:`optional` does; Unusable with the reason if it shows nothing."""
+    """Return a record's value as text, as :func:`optional` does; Unusable with the reason if it shows nothing."""
     if not (shown_text := optional(value)):
         raise Unusable(reason)
     return shown_text
 
 
 def optional(value: Any) -> str:
-    """Return a value as text without white space around it, a number in its usual notation.
+    """Return a record's value as text without white space around it, a number in its usual notation.
 
     The text is empty for a value without visible characters: None, NaN, white space, a list.
     """
@@ -121,7 +121,7 @@ def _shows(value: str) -> bool:
 
 
 def items(value: Any) -> list[Any]:
-    """Return a list, also one that is printed as text (JSON, Python, numpy); empty for anything else."""
+    """Return a record's list, also one that is printed as text (JSON, Python, numpy); empty for anything else."""
     if isinstance(value, str) and value.lstrip()[:1] == "[" and len(value) <= MAX_CHARACTERS:
         try:
             value = printed_list(value)
@@ -131,12 +131,12 @@ def items(value: Any) -> list[Any]:
 
 
 def several(values: Iterable[Any]) -> tuple[str, ...]:
-    """Return the texts among the values, each once, in their order."""
+    """Return the texts among the values of a record, each once, in their order."""
     return tuple(dict.fromkeys(shown_text for value in values if (shown_text := optional(value))))
 
 
 def answers(values: Iterable[Any]) -> tuple[str, ...]:
-    """Return accepted answers; Unusable if all values are blank. Graders compare even a sign or an article."""
+    """Return a record's accepted answers; Unusable if all are blank. Graders compare even a sign or an article."""
     accepted = several(values)
     if not accepted:
         raise Unusable(NO_ANSWER)
@@ -144,7 +144,7 @@ def answers(values: Iterable[Any]) -> tuple[str, ...]:
 
 
 def choices(values: Sequence[Any]) -> tuple[str, ...]:
-    """Return the choices of a question, from 2 to the number of letters; Unusable otherwise, or for an empty one."""
+    """Return a record's choices, from 2 to the number of letters; Unusable otherwise, or for an empty one."""
     if not values:
         raise Unusable(NO_CHOICES)
     if len(values) > len(LETTERS):
@@ -156,8 +156,8 @@ def choices(values: Sequence[Any]) -> tuple[str, ...]:
 
 
 def position(value: Any, number: int, first: int = 0) -> int:
-    """Return the index (from 0) of the right one of ``number`` choices, which are counted from ``first``; Unusable for
-    any other value.
+    """Return a record's index (from 0) of the right one of ``number`` choices, which are counted from ``first``;
+    Unusable for any other value.
     """
     original = value
     if isinstance(value, str) and value.strip().isdecimal() and len(value) < 9:
@@ -170,7 +170,7 @@ def position(value: Any, number: int, first: int = 0) -> int:
 
 
 def letter_position(value: Any, labels: Sequence[str]) -> int:
-    """Return the index of the right choice by its label (A, b, 3 …); Unusable unless exactly one choice has it."""
+    """Return the index of a record's right choice by its label (A, b, 3 …); Unusable unless one choice has it."""
     label = optional(value).casefold()
     folded = [entry.casefold() for entry in labels]
     if folded.count(label) != 1:
@@ -188,11 +188,11 @@ _MISSING = ("nan", "NaN", "NaT")
 
 
 class UnreadableListError(ValueError):
-    """A text in the layout of a list whose entries are ambiguous or cut off."""
+    """Text of a record in the layout of a list whose entries are ambiguous or cut off."""
 
 
 def printed_list(cell: str) -> list[Any] | None:
-    """Return the entries of a printed list; None for a text that is no list.
+    """Return the entries of a record's printed list; None for a text that is no list.
 
     Raises UnreadableListError for a text in the layout of a list whose entries are ambiguous or cut off.
 
@@ -242,7 +242,7 @@ def _of_python(node: ast.expr) -> list[Any] | None:
 
 
 def _entry(node: ast.expr) -> Any:
-    """Return the value of an entry; ValueError for none, and for an ellipsis (``...``)."""
+    """Return the value of a printed list's entry; ValueError for none, and for an ellipsis (``...``)."""
     match node:
         case ast.Name(id=name) if name in _MISSING:
             return None

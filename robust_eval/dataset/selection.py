@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class Questions(list[Question]):
-    """Questions of a data set, in their order, with metadata.
+    """Selected questions of a data set, in their order, with metadata.
 
     ``edition`` names the edition of the data (hub, subset, split, revision; empty for a file), ``unusable`` has the
     number of unusable records by reason.
@@ -34,7 +34,7 @@ class Questions(list[Question]):
         self.unusable = unusable
 
     def description(self) -> dict[str, Any]:
-        """Return the metadata for the record, under flat names."""
+        """Return the selected questions' metadata for the record, under flat names."""
         counts = {f"unusable.{reason.replace(' ', '_')}": number for reason, number in self.unusable.items()}
         return counts | ({"edition": self.edition} if self.edition else {})
 
@@ -81,14 +81,14 @@ class Selection(ABC):
     @property
     @abstractmethod
     def source(self) -> str:
-        """The source of the questions, for the record."""
+        """The source of the selected questions, for the record."""
 
     @abstractmethod
     def read(self) -> Iterator[Question | Unusable]:
-        """Return a question, or why there is none, for each record of the source."""
+        """Return a question to select from, or why there is none, for each record of the source."""
 
     def edition(self) -> str:
-        """Return the edition of the data; empty if their content identifies it."""
+        """Return the edition of the selected data; empty if their content identifies it."""
         return ""
 
     def load(self) -> Questions:
@@ -114,7 +114,7 @@ class Selection(ABC):
         return Questions(chosen, self.edition(), dict(sorted(tally.reasons.items())))
 
     def _usable(self, tally: "_Tally") -> Iterator[Question]:
-        """Yield the usable questions with their ids: the first with each id of the source, and all without one."""
+        """Yield the usable questions with their ids to select from: the first of each id, and all without one."""
         ids: Counter[str] = Counter()
         for record in self.read():
             tally.records += 1
@@ -136,7 +136,7 @@ class Selection(ABC):
         return seeded_rank(self.seed, question.id)
 
     def _presented(self, question: Question) -> Question:
-        """Return the question in its scenario, with its choices in their order."""
+        """Return the selected question in its scenario, with its choices in their order."""
         if self.shuffle_choices and question.choices and question.correct is not None:
             indices = range(len(question.choices))
             order = sorted(indices, key=lambda index: seeded_rank(self.seed, question.id, str(index)))
@@ -172,7 +172,7 @@ def _content_id(question: Question) -> str:
 
 @dataclass
 class _Tally:
-    """Number of records, and of the unusable ones by reason."""
+    """Tally of a selection: number of records, and of the unusable ones by reason."""
 
     records: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
@@ -188,7 +188,7 @@ class _Tally:
         self.first.setdefault(problem.reason, f"record {self.records:,}" + (problem.found and f": {problem.found}"))
 
     def check(self, dataset: Selection) -> None:
-        """Warn of unusable records; UserError if there are too many."""
+        """Warn of a selection's unusable records; UserError if there are too many."""
         unusable = self.reasons.total()
         if not unusable:
             return
