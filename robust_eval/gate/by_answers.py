@@ -16,7 +16,7 @@ NOT_JUDGED = "Firmness is not judged"
 
 
 class AnsweredRight(NamedTuple):
-    """Values of both runs of n shared questions, (n,) each: 1 for right, 0 for wrong, NaN for unknown."""
+    """Answers of two gated runs to n shared questions, (n,) each: 1 for right, 0 for wrong, NaN for unknown."""
 
     label: str
     baseline: Floats
@@ -24,7 +24,7 @@ class AnsweredRight(NamedTuple):
 
 
 def knowledge(baseline: MeasuredRun, candidate: MeasuredRun, shared: Sequence[tuple[str, str]]) -> AnsweredRight:
-    """Return the verdicts on the baseline answers: the greedy ones, else the most frequent ones."""
+    """Return both runs' knowledge: verdicts on the baseline answers, the greedy ones, else the most frequent ones."""
     values = []
     for run in (baseline, candidate):
         answers = run.baseline_answers
@@ -34,7 +34,7 @@ def knowledge(baseline: MeasuredRun, candidate: MeasuredRun, shared: Sequence[tu
 
 
 def knowledge_label(baseline: MeasuredRun, candidate: MeasuredRun) -> str:
-    """Return the label of the accuracy, which names the baseline answers."""
+    """Return the label of knowledge, an accuracy: it names the baseline answers."""
     words = dict.fromkeys(map(_baseline_words, (baseline, candidate)))
     return f"{KNOWLEDGE} (accuracy of {' and of '.join(words)})"
 
@@ -47,8 +47,8 @@ def _baseline_words(run: MeasuredRun) -> str:
 
 
 def firmness(baseline: MeasuredRun, candidate: MeasuredRun, shared: Sequence[tuple[str, str]]) -> AnsweredRight | None:
-    """Return the questions that are right in all repetitions and rewordings that both runs have; None where no question
-    has several, or a sampler drew them at different temperatures (:func:`no_firmness`).
+    """Return the firmness of both runs: the questions that are right in all repetitions and rewordings that both runs
+    have; None where no question has several, or a sampler drew them at different temperatures (:func:`no_firmness`).
     """
     if _other_temperatures(baseline, candidate):
         return None
@@ -71,7 +71,7 @@ def firmness(baseline: MeasuredRun, candidate: MeasuredRun, shared: Sequence[tup
 
 
 def _verdicts(run: MeasuredRun) -> dict[str, dict[tuple[str, int, int], float]]:
-    """Return the verdicts on the repeated answers to each question, by sampler, rewrite and trial."""
+    """Return the firmness verdicts on the repeated answers to each question, by sampler, rewrite and trial."""
     by_question: dict[str, dict[tuple[str, int, int], float]] = {}
     columns = rows(run.repeated, "question_id", SAMPLER, "rewrite", "trial")
     for (question_id, *key), value in zip(columns, verdicts(run.repeated).tolist(), strict=True):
@@ -87,7 +87,7 @@ def no_firmness(baseline: MeasuredRun, candidate: MeasuredRun) -> str:
 
 
 def _other_temperatures(baseline: MeasuredRun, candidate: MeasuredRun) -> str:
-    """Return a clause on the temperatures of a sampler that differ; empty if none do."""
+    """Return a clause on the temperatures of both runs' sampler that differ; empty if none do."""
     one, other = baseline.repeated_by_sampler, candidate.repeated_by_sampler
     for sampler in one.keys() & other.keys():
         was, now = (temperature_name(run[sampler]["temperature"][0].as_py()) for run in (one, other))

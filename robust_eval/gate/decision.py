@@ -52,8 +52,8 @@ class GateSettings:
 
 
 def gate_settings(overrides: Sequence[str], folders: Sequence[Path]) -> GateSettings:
-    """Return the settings from ``gate=NAME`` and ``gate.SETTING=VALUE``; of the ``folders`` with files the last has
-    priority.
+    """Return the gate's settings from ``gate=NAME`` and ``gate.SETTING=VALUE``; of the ``folders`` with files the last
+    has priority.
 
     Raises UserError for an unknown setting or file, and for an invalid value.
     """
@@ -110,7 +110,7 @@ MAX_FACTS = 20_000
 
 
 class Differences(NamedTuple):
-    """Metric of both runs on their shared questions, in the order asked; NaN if undefined.
+    """Gate's differences: a metric of both runs on their shared questions, in the order asked; NaN if undefined.
 
     ``groups`` are labels of dependent questions. ``sign`` is −1 if less is better. ``looks`` is true for several looks
     at the data: the metric is then judged by an anytime-valid confidence sequence. ``largest`` is the maximum size of a
@@ -129,7 +129,7 @@ class Differences(NamedTuple):
 
     @property
     def values(self) -> Floats:
-        """(n,) improvements of the candidate."""
+        """(n,) improvements of the gate's candidate."""
         difference: Floats = self.sign * (self.candidate - self.baseline)
         return difference
 
@@ -140,14 +140,14 @@ class Differences(NamedTuple):
         return independent(int(defined.sum()), None if self.groups is None else self.groups[defined])
 
     def bounds(self, level: float) -> tuple[float, float]:
-        """Return the interval of the mean; NaN without data."""
+        """Return the interval of the mean difference for a gate; NaN without data."""
         if not self.looks:
             return verdict(self.values, self.margin, level, self.groups)[2:4]
         return _sequence_bounds(self, level)
 
 
 class MetricVerdict(NamedTuple):
-    """Verdict on one metric.
+    """Verdict on one metric of a gate.
 
     ``needed`` facts decide, ``n`` facts are available, in ``units`` independent groups; the means are over shared facts
     with the metric in both runs. ``p_mcnemar`` is set for knowledge alone; ``unchanged`` is true if no fact differs.
@@ -175,7 +175,7 @@ class MetricVerdict(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """Outcome of the gate, the verdicts on its metrics, and the reasons, in sentences."""
+    """Decision: outcome of the gate, the verdicts on its metrics, and the reasons, in sentences."""
 
     outcome: Outcome
     metrics: list[MetricVerdict]
@@ -190,7 +190,7 @@ def differences(
     settings: GateSettings,
     looks: bool = False,
 ) -> list[Differences]:
-    """Return the metrics to be judged on the ``shared`` questions, in their order.
+    """Return the differences that a gate judges, by metric, on the ``shared`` questions, in their order.
 
     A candidate that kept no question has undefined metrics of kept ones. Raises UserError for any other metric that
     cannot be judged.
@@ -242,7 +242,7 @@ def gate_spec(run: MeasuredRun, metric: str) -> MetricSpec:
 def decide(
     baseline: MeasuredRun, candidate: MeasuredRun, metrics: Sequence[Differences], settings: GateSettings
 ) -> Decision:
-    """Return the decision from the metrics.
+    """Return the gate's decision from the metrics.
 
     It is INCONCLUSIVE if the share of missing greedy or sampled answers of a run exceeds ``no_reply``. Runs with
     identical answers PASS. Otherwise the gate FAILS if Holm's procedure rejects, at half of 1 − level, that the mean of
@@ -264,13 +264,13 @@ def decide(
 
 
 def joint_outcome(judged: Sequence[MetricVerdict]) -> Outcome:
-    """Return the joint outcome of all metrics."""
+    """Return the joint outcome of all metrics of a gate."""
     outcomes = {each.outcome for each in judged}
     return "FAIL" if "FAIL" in outcomes else "PASS" if outcomes == {"PASS"} else "INCONCLUSIVE"
 
 
 def metric_verdicts(metrics: Sequence[Differences], level: float, final: bool = False) -> list[MetricVerdict]:
-    """Return the verdict on each metric: FAIL where Holm's procedure rejects it, PASS by its own interval.
+    """Return the gate's verdict on each metric: FAIL where Holm's procedure rejects it, PASS by its own interval.
 
     A one-sided test at α' rejects if the interval at level 1 − 2 α' lies below −margin: the order of the p-values
     suffices. After a rejection at α / 2m the others are tested at α / 2(m − 1). The number of facts needed is computed
@@ -317,7 +317,7 @@ def _metric_verdict(
 
 
 def _needed_at_any_time(metric: Differences, level: float) -> float:
-    """Return the number of facts after which the sequence would PASS if these were repeated with a mean of 0.
+    """Return the number of facts after which the gate's sequence would PASS if these were repeated with a mean of 0.
 
     It is inf beyond :data:`MAX_FACTS`.
     """
@@ -331,7 +331,7 @@ def _needed_at_any_time(metric: Differences, level: float) -> float:
 
 
 def _sequence_bounds(metric: Differences, level: float) -> tuple[float, float]:
-    """Return the anytime-valid interval of the mean.
+    """Return the gate's anytime-valid interval of the mean difference.
 
     Each group of questions gives one value: the sum of the differences to −margin, over its maximum.
     """
@@ -352,7 +352,7 @@ def _sequence_bounds(metric: Differences, level: float) -> tuple[float, float]:
 
 
 def sentence(judged: MetricVerdict) -> str:
-    """Return a sentence on the verdict of a metric, and if it is not decided on the number of facts needed."""
+    """Return a sentence on the gate's verdict of a metric, and if it is not decided on the number of facts needed."""
     if judged.n == 0:
         return f"{judged.label}: no fact has a value in both runs."
     summary = (
@@ -378,7 +378,7 @@ def sentence(judged: MetricVerdict) -> str:
 
 
 def _missing_answers(run: MeasuredRun, max_share: float) -> str:
-    """Return a sentence on the greedy or sampled answers of a run if too many are missing; else empty."""
+    """Return a gate's sentence on the greedy or sampled answers of a run if too many are missing; else empty."""
     for sampler, outcomes in run.outcomes().items():
         lost, of = sum(outcomes[outcome] for outcome in NO_REPLY), outcomes.total()
         if lost > max_share * of:

@@ -36,7 +36,7 @@ _READ = [*COLUMNS, "label", "form", "weight"]
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """Run with its ``name`` on the command line, ``graded`` answers (:data:`COLUMNS`), and id in MLflow.
+    """Measured run to gate: its ``name`` on the command line, ``graded`` answers (:data:`COLUMNS`), id in MLflow.
 
     ``exact_curves`` are the accuracies from the model.
     """
@@ -53,22 +53,22 @@ class MeasuredRun:
 
     @property
     def model(self) -> str:
-        """Name of its model."""
+        """Name of the gated run's model."""
         return str(self.run.settings["model.name"])
 
     @property
     def kept_nothing(self) -> bool:
-        """True if no question was kept: metrics of kept questions are then undefined."""
+        """True if a gated run kept no question: metrics of kept questions are then undefined."""
         return not self.run.kept().any()
 
     @property
     def has_greedy_answers(self) -> bool:
-        """True if its baseline answers are those at temperature 0."""
+        """True if the gated run's baseline answers are those at temperature 0."""
         return has_greedy(self.baseline_answers)
 
     @cached_property
     def baseline_answers(self) -> pa.Table:
-        """The baseline answer to each question; without any the most frequent one of the sampler with most answers."""
+        """The run's baseline answer to each question; without any the most frequent one of the largest sampler."""
         asked = self.graded.filter(pc.equal(self.graded[SAMPLER], GREEDY))
         if asked.num_rows or not self.repeated_by_sampler:
             return asked
@@ -78,7 +78,7 @@ class MeasuredRun:
 
     @cached_property
     def repeated_by_sampler(self) -> dict[str, pa.Table]:
-        """Trials of each sampler (:func:`.trials_by_sampler`)."""
+        """Trials of a gated run by each sampler (:func:`.trials_by_sampler`)."""
         return trials_by_sampler(self.graded)
 
     @cached_property
@@ -87,21 +87,21 @@ class MeasuredRun:
         return pa.concat_tables([self.graded.slice(0, 0), *self.repeated_by_sampler.values()])
 
     def outcomes(self) -> dict[str, Counter[str]]:
-        """Count the outcomes of the greedy answers, and of those of each sampler."""
+        """Count the gated run's outcomes of the greedy answers, and of those of each sampler."""
         counts: dict[str, Counter[str]] = {}
         for sampler, outcome in rows(self.graded, SAMPLER, "outcome"):
             counts.setdefault(sampler, Counter())[outcome] += 1
         return counts
 
     def values(self, metric: str, rows: NDArray[np.intp]) -> Floats:
-        """Return a metric of the questions in these rows; NaN if undefined."""
+        """Return a gated metric of the questions in these rows; NaN if undefined."""
         if metric not in self.run.question_metrics and self.kept_nothing:
             return np.full(len(rows), np.nan)
         return self.run.values(metric)[rows]
 
 
 def read_measured(folder: Path, name: str) -> MeasuredRun:
-    """Return the run in a folder.
+    """Return the measured run in a folder, for a gate.
 
     A run that kept no question has not finished, but its greedy answers are judged. Raises OutageError if another run
     has not finished, and UserError if there is none, or one that cannot be gated.
@@ -128,7 +128,7 @@ def read_measured(folder: Path, name: str) -> MeasuredRun:
 
 
 def _failure_reason(folder: Path) -> str:
-    """Return the reason that a failed run recorded."""
+    """Return the reason that a failed run to gate recorded."""
     file = folder / ERROR
     if not file.is_file():
         return ""
@@ -137,7 +137,7 @@ def _failure_reason(folder: Path) -> str:
 
 
 def same_answers(one: MeasuredRun, other: MeasuredRun) -> bool:
-    """Return whether two runs have the same questions and the same answers, word for word."""
+    """Return whether the two runs of a gate have the same questions and the same answers, word for word."""
     return one.keys.keys() == other.keys.keys() and _texts(one) == _texts(other)
 
 
@@ -151,7 +151,7 @@ _SAMPLER_SETTINGS = ("temperatures", "trials", "selection", "min_confidence", "m
 
 
 def refuse_incomparable(baseline: MeasuredRun, candidate: MeasuredRun) -> list[tuple[str, str]]:
-    """Return the shared questions, by id and text; UserError if k, the grid, the grader, the selection, a metric's
+    """Return a gate's shared questions, by id and text; UserError if k, the grid, the grader, the selection, a metric's
     setting, or the key of a shared question differs.
     """
     refuse_other_settings(baseline, candidate.run.settings, candidate.name)
@@ -187,7 +187,7 @@ def refuse_other_settings(baseline: MeasuredRun, other: Mapping[str, Any], name:
 
 
 def _compared(settings: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the names of the settings that must agree."""
+    """Yield the names of the settings that must agree in the runs of a gate."""
     for name in settings:
         group, _, rest = name.partition(".")
         option = rest.partition(".")[2]
@@ -201,7 +201,7 @@ def _setting_text(settings: Mapping[str, Any], setting: str) -> str:
 
 
 def _key_text(key: str) -> str:
-    """Return a key as text for people."""
+    """Return a question's key as text for people."""
     try:
         entries = json.loads(key)
         choices, correct = entries.get("choices"), entries.get("correct")

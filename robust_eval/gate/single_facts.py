@@ -30,8 +30,8 @@ class Fact(NamedTuple):
 
 
 class SingleFacts(NamedTuple):
-    """Facts that the candidate has ``forgotten`` (its greedy answer is wrong, and was right), the reverse (``found``),
-    and those that became ``less_firm``, with a ``note`` on the method.
+    """Single facts that the candidate has ``forgotten`` (its greedy answer is wrong, and was right), the reverse
+    (``found``), and those that became ``less_firm``, with a ``note`` on the method.
     """
 
     forgotten: list[Fact]
@@ -55,7 +55,7 @@ def single_facts(baseline: MeasuredRun, candidate: MeasuredRun, shared: Sequence
 
 
 def _greedy(run: MeasuredRun) -> dict[str, tuple[str, bool | None]]:
-    """Return the baseline answers with their verdicts; None without a reply, or without a key."""
+    """Return each fact's baseline answer with its verdict; None without a reply, or without a key."""
     columns = rows(run.baseline_answers, "question_id", "text", "correct", "outcome")
     return {
         question_id: (text, None if outcome in NO_REPLY else False if outcome in NO_ANSWER else correct)
@@ -102,7 +102,7 @@ def _less_firm(baseline: MeasuredRun, candidate: MeasuredRun, facts: dict[str, F
 
 
 def permutation_p(baseline: Floats, candidate: Floats, paired: bool) -> float:
-    """Return the one-sided p-value of a fact that is right less often in the candidate.
+    """Return the one-sided p-value of a single fact that is right less often in the candidate.
 
     ``baseline`` and ``candidate`` are (T, k): 1 where trial k at a temperature is right, NaN where no reply came. The
     statistic is the sum over temperatures of the share right in the candidate less that in the baseline. Whole trials
@@ -121,7 +121,7 @@ def permutation_p(baseline: Floats, candidate: Floats, paired: bool) -> float:
 
 
 def _swaps(trials: int) -> Floats:
-    """Return the side of each of 2 k trials under all or many swaps within trials; the first is as observed."""
+    """Return the sides of a fact's 2 k trials under all or many swaps within trials; the first is as observed."""
     if trials <= _MAX_EXHAUSTIVE:
         swapped = np.array(list(itertools.product((0, 1), repeat=trials)), dtype=float)
     else:
@@ -131,7 +131,7 @@ def _swaps(trials: int) -> Floats:
 
 
 def _mixed(trials: int) -> Floats:
-    """Return the side of each of 2 k trials under random permutations; the first is as observed."""
+    """Return the sides of a fact's 2 k trials under random permutations; the first is as observed."""
     sides = np.zeros((PERMUTATIONS, 2 * trials))
     sides[:, trials:] = 1
     sides[1:] = np.random.default_rng(0).permuted(sides[1:], axis=1)
@@ -139,8 +139,8 @@ def _mixed(trials: int) -> Floats:
 
 
 def _trials(run: MeasuredRun, facts: dict[str, Fact]) -> dict[str, Floats]:
-    """Return (T, k) of each fact, of a sweep over temperatures or else of its repetitions and rewordings: 1 right, 0
-    wrong, NaN without a reply.
+    """Return (T, k) the trials of each single fact, of a sweep over temperatures or else of its repetitions and
+    rewordings: 1 right, 0 wrong, NaN without a reply.
     """
     sweep = run.graded.filter(pc.equal(run.graded[SAMPLER], "temperature_sweep"))
     table = sweep if sweep.num_rows else run.repeated
@@ -160,7 +160,7 @@ def _right_share(trials: Floats) -> str:
 
 
 def _by_breaking(baseline: MeasuredRun, candidate: MeasuredRun, facts: dict[str, Fact]) -> list[Fact]:
-    """Return the facts that break at a lower temperature, the largest change first."""
+    """Return the single facts that break at a lower temperature, the largest change first."""
     one, other = (
         dict(
             zip(run.run.questions["question_id"].to_pylist(), run.run.breaking_temperatures()[1].tolist(), strict=True)
@@ -183,8 +183,8 @@ def _by_breaking(baseline: MeasuredRun, candidate: MeasuredRun, facts: dict[str,
 
 
 def _by_bounds(baseline: pa.Table, candidate: pa.Table, facts: dict[str, Fact]) -> list[Fact]:
-    """Return the facts whose upper bounds of accuracy in the candidate, summed over common temperatures, are lower than
-    the lower bounds in the baseline.
+    """Return the single facts whose upper bounds of accuracy in the candidate, summed over common temperatures, are
+    lower than the lower bounds in the baseline.
     """
     lowest, highest = (
         {(name, t): value for name, t, value in rows(table, "question_id", "temperature", column)}

@@ -1,4 +1,4 @@
-"""Files of the decision: JSON and JUnit XML for pipelines, Markdown for the summary of a step, a page for people."""
+"""Files of the verdict: JSON and JUnit XML for pipelines, Markdown for the summary of a step, a page for people."""
 
 import json
 import math
@@ -34,8 +34,8 @@ _NO_FACTS = SingleFacts([], [], [], "")
 
 @dataclass(frozen=True)
 class Report:
-    """Content of the files. ``question_counts`` are the numbers of sampled and of skipped questions of a gate with
-    early stopping; ``differing`` are the settings that differ, with the values of baseline and candidate.
+    """Content of the verdict's files. ``question_counts`` are the numbers of sampled and of skipped questions of a gate
+    with early stopping; ``differing`` are the settings that differ, with the values of baseline and candidate.
     """
 
     decision: Decision
@@ -50,7 +50,7 @@ class Report:
 
     @property
     def headline(self) -> str:
-        """Outcome in one sentence."""
+        """Outcome of the gate in one sentence for its files."""
         if self.decision.outcome == "FAIL":
             failed = [each.label for each in self.decision.metrics if each.outcome == "FAIL"]
             return f"FAIL: the candidate is worse by more than the margin in {' and '.join(failed)}."
@@ -66,13 +66,13 @@ class Report:
 
     @property
     def exit_status(self) -> str:
-        """Sentence on the exit status."""
+        """Sentence on the exit status in the verdict's files."""
         meanings = ", ".join(f"{status} {outcome}" for outcome, status in STATUS.items())
         return f"Exit status: {STATUS[self.decision.outcome]} ({meanings})."
 
     @property
     def saved(self) -> str:
-        """Sentence on the questions saved by early stopping; empty without it."""
+        """Sentence in the verdict on the questions saved by early stopping; empty without it."""
         if self.question_counts is None:
             return ""
         taken, left = self.question_counts
@@ -109,7 +109,7 @@ def write_verdict(report: Report, folder: Path, each_fact: bool) -> None:
 
 
 def _save_margins(report: Report, file: Path) -> Path | None:
-    """Draw the differences against their margins; return the SVG file, or None if no metric has an interval."""
+    """Draw the gate's differences against their margins; return the SVG file, or None if no metric has an interval."""
     from robust_eval.plot.comparison_figures import Judgement, margins
     from robust_eval.plot.figure_files import save  # matplotlib takes half a second to import
     from robust_eval.plot.style import figure
@@ -154,7 +154,7 @@ def as_json(report: Report) -> dict[str, Any]:
 
 
 def junit(report: Report, each_fact: bool) -> str:
-    """Return JUnit XML: a test case for each metric, with a failure for FAIL and an error for INCONCLUSIVE.
+    """Return the verdict in JUnit XML: a case for each metric, with a failure for FAIL and an error for INCONCLUSIVE.
 
     Single facts decide nothing: changed ones are skipped test cases, which are shown and fail nothing.
     """
@@ -188,7 +188,7 @@ def junit(report: Report, each_fact: bool) -> str:
 
 
 def markdown(report: Report) -> str:
-    """Return the Markdown: the verdict, its reasons, the table of metrics, the changed facts."""
+    """Return Markdown of the gate's files: the verdict, its reasons, the table of metrics, the changed facts."""
     head = [
         f"# {escaped(report.headline)}",
         *(escaped(each) for each in (report.saved, *report.decision.reasons, report.exit_status) if each),
@@ -204,7 +204,7 @@ def markdown(report: Report) -> str:
 
 
 def tables(report: Report) -> list[Table]:
-    """Return, for people, the judged metrics, a row for each, and the settings that differ."""
+    """Return the verdict's tables for people: the judged metrics, a row for each, and the settings that differ."""
     header = ["metric", "verdict", "facts", "baseline", "candidate", "difference", "margin"]
     rows = [[Cell(each.label), Cell(_outcome(report, each)), *_numbers(each)] for each in report.decision.metrics]
     level = f"{100 * report.level:g} % intervals, over the facts that have the metric in both runs."
@@ -221,7 +221,7 @@ def tables(report: Report) -> list[Table]:
 
 
 def fact_tables(report: Report) -> list[Table]:
-    """Return the single facts that changed as tables for people."""
+    """Return the verdict's single facts that changed as tables for people."""
     names = {"forgotten": "Forgotten facts", "found": "Found facts", "less firm": "Less firm facts"}
     text_tables = []
     for kind, facts in _facts_by_kind(report).items():
