@@ -33,7 +33,7 @@ def with_human_labels(
 
 
 def count_labelled(graded: Mapping[str, pa.Table], labels: pa.Table) -> int:
-    """Return the number of answers of a run with a label, unclear ones included."""
+    """Return the number of answers of a run with a human label, unclear ones included."""
     by_place, by_text = _votes(labels, list(graded), ())
     return sum(
         place in by_place or (place[1], text) in by_text
@@ -43,7 +43,7 @@ def count_labelled(graded: Mapping[str, pa.Table], labels: pa.Table) -> int:
 
 
 class _Votes:
-    """Labels of one answer from all labellers, and its sampling method."""
+    """Votes: human labels of one answer from all labellers, and its sampling method."""
 
     def __init__(self, label: Mapping[str, Any]) -> None:
         self.method, self.stratum, self.size = label["drawn"], label["stratum"], label["stratum_size"]
@@ -51,7 +51,7 @@ class _Votes:
         self.abstained: dict[str, float | None] = {}
 
     def add(self, label: Mapping[str, Any], is_unanswerable: bool, uses_abstained: bool) -> None:
-        """Add the label of a labeller, or replace an earlier one."""
+        """Add a person's label to the votes, or replace an earlier one."""
         name, value = label["labeller"], label["label"]
         is_right = value == RIGHT or (value == ABSTAINED and is_unanswerable)
         abstained = is_right if is_unanswerable else value == ABSTAINED
@@ -61,7 +61,7 @@ class _Votes:
 
 
 def _majority(votes: Mapping[str, float | None]) -> float:
-    """Return the vote of more than half; NaN without one, and where it is None."""
+    """Return the human label of more than half; NaN without one, and where it is None."""
     if not votes:
         return np.nan
     vote, number = Counter(votes.values()).most_common(1)[0]
@@ -88,8 +88,8 @@ def _votes(labels: pa.Table, samplers: list[str], unanswerable: Collection[str])
 
 
 def _places(name: str, table: pa.Table) -> list[tuple[tuple[str, ...], str]]:
-    """Return the place of each answer, and its text; for choices in another order or form, preceded by these: the same
-    letter is another answer there.
+    """Return each answer's place for human labels, and its text; for choices in another order or form, preceded by
+    these: the same letter is another answer there.
     """
     columns = ("question_id", "rewrite", "temperature", "trial", "text", "form")
     records = rows(table, *columns)
@@ -144,14 +144,14 @@ def _with_columns(name: str, table: pa.Table, by_place: _VotesByPlace, by_text: 
 
 
 def _whole(ids: list[str], judged: np.ndarray[Any, Any], sample: list[_Votes | None]) -> set[str]:
-    """Return the questions with a label on every answer that counts."""
+    """Return the questions with a human label on every answer that counts."""
     some = {question for question, votes in zip(ids, sample, strict=True) if votes is not None}
     incomplete = {q for q, counts, votes in zip(ids, judged, sample, strict=True) if counts and votes is None}
     return some - incomplete
 
 
 def _weights(sample: list[_Votes | None], person: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return one over the probability with which each labelled answer was drawn."""
+    """Return one over the probability with which each human-labelled answer was drawn."""
     clear = Counter(
         votes.stratum for votes, label in zip(sample, person, strict=True) if votes is not None and label == label
     )

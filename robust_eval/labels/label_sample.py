@@ -17,7 +17,7 @@ ANSWER, QUESTION = "answer", "question"
 
 
 class SampledAnswer(NamedTuple):
-    """Answer drawn for labelling. ``stratum_size`` is the number of answers in its stratum; 1 in whole questions."""
+    """Answer sampled for labelling. ``stratum_size`` is the number of answers in its stratum; 1 in whole questions."""
 
     question_id: str
     text: str
@@ -31,7 +31,7 @@ class SampledAnswer(NamedTuple):
 
 
 def sample(graded: pa.Table, by: str, size: int, seed: int) -> list[SampledAnswer]:
-    """Return the answers to label, in display order, from the graded answers of a run.
+    """Return a sample of the answers to label, in display order, from the graded answers of a run.
 
     Only answers that count are drawn: those with a verdict, and to choices as they stand in their question, because
     that is how people see it. By answer a stratum is a sampler, a temperature, a verdict, and whether that is
@@ -70,8 +70,8 @@ def sample(graded: pa.Table, by: str, size: int, seed: int) -> list[SampledAnswe
 
 
 def _allocated(strata: Sequence[str], numbers: Sequence[int]) -> list[int]:
-    """Return the numbers of answers in an order whose every prefix has from each of the ``strata`` a share proportional
-    to the square root of its size; those of one stratum stay in their order.
+    """Return a sample's numbers of answers in an order whose every prefix has from each of the ``strata`` a share
+    proportional to the square root of its size; those of one stratum stay in their order.
     """
     sizes, turn = Counter(strata), Counter[str]()
     places: list[tuple[float, str, int]] = []
@@ -83,6 +83,6 @@ def _allocated(strata: Sequence[str], numbers: Sequence[int]) -> list[int]:
 
 
 def _alternating(first: Sequence[int], second: Sequence[int]) -> Iterator[int]:
-    """Yield the items of two sequences in turns, then the rest of the longer one."""
+    """Yield a sample's items of two sequences in turns, then the rest of the longer one."""
     for pair in zip_longest(first, second):
         yield from (number for number in pair if number is not None)

@@ -17,7 +17,7 @@ from robust_eval.runtime.process import process_lock
 
 
 class LabelItem(NamedTuple):
-    """Reply to a question; a reply that was drawn several times is shown once."""
+    """Reply to label; a reply that was drawn several times is shown once."""
 
     number: int
     question: Question
@@ -49,19 +49,19 @@ class Labelling:
 
     @property
     def done(self) -> int:
-        """Number of labelled replies."""
+        """Number of replies labelled in the session."""
         return len(self._labels)
 
     def __len__(self) -> int:
         return len(self._items)
 
     def item(self, number: int) -> LabelItem:
-        """Return the reply of this number."""
+        """Return the reply of this number in the labelling session."""
         question_id, text = self._items[number]
         return LabelItem(number, self._questions[question_id], text, self._labels.get(number))
 
     def next(self, window: str = "") -> LabelItem | None:
-        """Return the next reply of a window; None if all are labelled.
+        """Return the next reply to label in a window; None if all are labelled.
 
         Windows that are open at once show different replies, as long as there are enough.
         """
@@ -116,7 +116,7 @@ class Labelling:
         return table.filter(pc.invert(pa.array(is_own, pa.bool_())))
 
     def _rows(self) -> pa.Table:
-        """Return the labels as rows.
+        """Return this person's labels as rows.
 
         A reply that was drawn several times counts once until all that was drawn before it is labelled, so that the
         file holds a sample wherever labelling stops.

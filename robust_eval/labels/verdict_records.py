@@ -33,7 +33,7 @@ class RunReading(NamedTuple):
 
 @dataclass(frozen=True)
 class Record:
-    """Reply with the verdict of a person.
+    """Record of a reply with the verdict of a person.
 
     ``weight`` is one over the probability with which it was drawn, ``run`` its reading in a run, if it is of one.
     """
@@ -47,7 +47,7 @@ class Record:
 
 
 def labelled_records(graded: Mapping[str, pa.Table], questions: Mapping[str, Question], data: str) -> list[Record]:
-    """Return the labelled answers of tables with human labels
+    """Return the records of the answers in tables with human labels
     (:func:`robust_eval.labels.human_labels.with_human_labels`); ``data`` names the data set.
     """
     records: list[Record] = []
@@ -65,7 +65,7 @@ def labelled_records(graded: Mapping[str, pa.Table], questions: Mapping[str, Que
 
 
 def read_records_of_people(file: Path) -> list[Record]:
-    """Return the records of a file; UserError names the first broken line.
+    """Return the records of human verdicts in a file; UserError names the first broken line.
 
     A line is a JSON object with ``question``, ``answers`` (or ``choices`` and ``correct_choice``), ``reply`` and
     ``correct``: the verdict of a person. ``incorrect`` holds references that are wrong, ``slice`` names a part of the
@@ -84,7 +84,7 @@ def read_records_of_people(file: Path) -> list[Record]:
 
 
 def record_of(entry: Any, line: str) -> Record:
-    """Return one record; ValueError names its error."""
+    """Return one record of a human verdict; ValueError names its error."""
     if not isinstance(entry, dict):
         raise ValueError(f"a record must be a JSON object, not {type(entry).__name__}")
     if "human" in entry:
