@@ -1,4 +1,4 @@
-"""Measurements by scenario, with means over data sets, and by question type, over all data sets.
+"""Breakdowns of measurements by scenario, with means over data sets, and by question type, over all data sets.
 
 Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question Perturbations and Answers", Table 5.
 Fastowski et al., "From Confidence to Collapse in LLM Factual Robustness", Fig. 5.
@@ -38,8 +38,8 @@ def scenario_frame(runs: Sequence[FinishedRun], subjects: Sequence[str], dataset
 
 
 def with_averages(parts: pd.DataFrame) -> pd.DataFrame:
-    """Add AVG and WAVG to the rows of each scenario of several data sets of one subject, and finally those of all rows
-    if there are several scenarios (Cho & Watson, Table 5, from the rows of Table 4).
+    """Add AVG and WAVG to a breakdown's rows of each scenario of several data sets of one subject, and finally those of
+    all rows if there are several scenarios (Cho & Watson, Table 5, from the rows of Table 4).
 
     Means are of metrics that all parts have; parts in which one is undefined are left out of its mean. Their intervals
     treat data sets as independent.
@@ -55,7 +55,7 @@ def with_averages(parts: pd.DataFrame) -> pd.DataFrame:
 
 
 def _scenarios(run: FinishedRun, subject: str, dataset: str) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of a run, without means over data sets."""
+    """Yield the scenario rows of a run, without means over data sets."""
     of_question = np.array(run.questions["scenario"].to_pylist())
     for scenario in sorted({*of_question.tolist()}):
         in_scenario = of_question == scenario
@@ -66,8 +66,8 @@ def _scenarios(run: FinishedRun, subject: str, dataset: str) -> Iterator[tuple[A
 
 
 def _headline(run: FinishedRun, scenario: str, in_scenario: NDArray[np.bool_]) -> dict[str, tuple[Estimate, int, bool]]:
-    """Return the headline metrics over some questions of a run, the number of questions of each, and if it is a mean
-    over questions.
+    """Return a breakdown's headline metrics over some questions of a run, the number of questions of each, and if it is
+    a mean over questions.
     """
     groups = run.groups()
     metrics: dict[str, tuple[Estimate, int, bool]] = {}
@@ -91,7 +91,7 @@ def _headline(run: FinishedRun, scenario: str, in_scenario: NDArray[np.bool_]) -
 
 
 def _averages(rows: pd.DataFrame, scenario: str) -> pd.DataFrame:
-    """Return AVG and WAVG of the metrics that all of several parts have."""
+    """Return AVG and WAVG of the metrics that all parts of a breakdown have."""
     parts = rows[rows["metric"] == ""]
     place, questions = (rows["subject"].iloc[0], scenario, ""), parts["questions"].sum()
     means = []
@@ -107,7 +107,7 @@ def _averages(rows: pd.DataFrame, scenario: str) -> pd.DataFrame:
 
 
 def weighted_mean(metrics: Sequence[Estimate], weights: Sequence[float], is_mean: bool = False) -> Estimate:
-    """Return the weighted mean of independent metrics, with its 95 % interval.
+    """Return a breakdown's weighted mean of independent metrics, with its 95 % interval.
 
     Of means over questions (``is_mean``) the distance of each bound is the root of the summed squares of the metrics'
     own distances, by their weights (Zou, Huang & Zhang, Computational Statistics & Data Analysis 53, 2009). Of κ and α
@@ -126,8 +126,8 @@ def weighted_mean(metrics: Sequence[Estimate], weights: Sequence[float], is_mean
 
 
 class PooledTypes(NamedTuple):
-    """Types of a subject's questions over ``datasets``, by a ``score``, such as FRS for one d: see
-    :func:`~robust_eval.metric.frs_tables.type_shares`.
+    """Pooled question types: those of a subject's questions over ``datasets``, by a ``score``, such as FRS for one d:
+    see :func:`~robust_eval.metric.frs_tables.type_shares`.
     """
 
     subject: str
@@ -137,8 +137,8 @@ class PooledTypes(NamedTuple):
 
 
 def pooled_types(runs: Sequence[FinishedRun], subjects: Sequence[str], datasets: Sequence[str]) -> list[PooledTypes]:
-    """Return the shares for each subject whose questions have types, by the leading score for the smallest number (FRS:
-    d) that all runs with it share.
+    """Return the shares of question types for each subject whose questions have types, by the leading score for the
+    smallest number (FRS: d) that all runs with it share.
 
     ``subjects`` and ``datasets`` label the model and the data set of each run. Empty if no number is shared.
     """
@@ -165,7 +165,7 @@ def pooled_types(runs: Sequence[FinishedRun], subjects: Sequence[str], datasets:
 
 
 def _groups(runs: Sequence[tuple[FinishedRun, str]]) -> list[str] | None:
-    """Return the groups of dependent questions over all data sets; None without any."""
+    """Return the groups of dependent questions over all data sets of a breakdown; None without any."""
     by_run = [(run.groups(), run.questions.num_rows, dataset) for run, dataset in runs]
     if all(groups is None for groups, _, _ in by_run):
         return None

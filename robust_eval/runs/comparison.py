@@ -38,7 +38,7 @@ MARGIN = 0.02
 
 
 class Pair(NamedTuple):
-    """Two measurements, by their indices, on the questions that both asked.
+    """Pair of compared measurements, by their indices, on the questions that both asked.
 
     ``kept`` are the numbers of questions that each kept, ``shared`` is the number that both kept, with ``units``
     independent ones: groups, if questions have groups. ``differences`` maps the headline metrics to the first's minus
@@ -70,7 +70,7 @@ class Pair(NamedTuple):
 
     @property
     def metric(self) -> str | None:
-        """Metric of the verdict: the first primary one, or else the first."""
+        """Metric of the verdict on a pair: the first primary one, or else the first."""
         return self.leading or next(iter(self.differences), None)
 
 
@@ -94,21 +94,21 @@ class Comparison:
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        """Tidy frame of all runs (:attr:`.FinishedRun.frame`), each by its label ``run``."""
+        """Tidy frame of all compared runs (:attr:`.FinishedRun.frame`), each by its label ``run``."""
         frames = [run.frame.assign(run=label) for run, label in zip(self.runs, self.labels, strict=True)]
         return pd.concat(frames, ignore_index=True)
 
     def spec(self, metric: str) -> MetricSpec | None:
-        """Return the declaration of a metric by the first run with it; None without one."""
+        """Return a compared metric's spec by the first run with it; None without one."""
         return next((spec for run in self.runs if metric in run.metrics and (spec := run.spec(metric))), None)
 
     def words(self, metric: str) -> str:
-        """Return the label of a metric, or else its name."""
+        """Return the label of a compared metric, or else its name."""
         spec = self.spec(metric)
         return metric if spec is None else spec.words
 
     def heading(self, metric: str) -> str:
-        """Return the label of a metric, with an arrow for the better direction."""
+        """Return the label of a compared metric, with an arrow for the better direction."""
         spec = self.spec(metric)
         return metric if spec is None else f"{spec.words} {spec.direction}".rstrip()
 
@@ -123,8 +123,8 @@ class Comparison:
 
     @property
     def smallest_sample(self) -> tuple[int, bool]:
-        """Number of independent questions of the smallest sample (a run, one of its scenarios, shared by a pair), 0
-        without one; and whether they are groups.
+        """Number of independent questions of the smallest compared sample (a run, one of its scenarios, shared by a
+        pair), 0 without one; and whether they are groups.
         """
         selections = [(run.kept(), run.groups()) for run in self.runs]
         sizes = [
@@ -136,7 +136,7 @@ class Comparison:
         return min((each for each in sizes if each[0]), default=(0, False))
 
     def on(self, dataset: str, subject: str | None = None) -> list[tuple[str, FinishedRun]]:
-        """Return the measurements on a data set, of one subject or of all, each with its subject."""
+        """Return the compared measurements on a data set, of one subject or of all, each with its subject."""
         labelled = zip(
             self.measurement_labels.subjects, self.measurement_labels.datasets, self.measurements, strict=True
         )
@@ -190,12 +190,12 @@ def _variance(one: FinishedRun, other: FinishedRun, unjudged: str) -> AnswerVari
 
 
 def _groups_of(groups: Sequence[str] | NDArray[np.str_] | None, rows: NDArray[np.bool_]) -> NDArray[np.str_] | None:
-    """Return the groups of some questions; None where there are none."""
+    """Return the groups of a pair's questions; None where there are none."""
     return None if groups is None else np.asarray(groups)[rows]
 
 
 def _joint_limits(one: FinishedRun, other: FinishedRun, metric: str) -> Limits:
-    """Return the limits of a metric of one question over both runs."""
+    """Return the limits of a metric of one question over both compared runs."""
     (lowest, highest), (other_lowest, other_highest) = one.limits(metric), other.limits(metric)
     return min(lowest, other_lowest), max(highest, other_highest)
 
@@ -250,8 +250,8 @@ def _pair(measurements: Sequence[FinishedRun], first: int, second: int) -> Pair 
 
 
 def _rescored(pairs: Sequence[Pair], measurements: Sequence[FinishedRun]) -> list[Pair]:
-    """Return the pairs, without verdicts between different scorings if a pair has the same answers scored differently:
-    the most lenient scoring would be ahead.
+    """Return the compared pairs, without verdicts between different scorings if a pair has the same answers scored
+    differently: the most lenient scoring would be ahead.
     """
     several = {place for pair in pairs if pair.unjudged == "scored" for place in pair[:2]}
     return [
@@ -265,7 +265,7 @@ def _rescored(pairs: Sequence[Pair], measurements: Sequence[FinishedRun]) -> lis
 
 
 def _corrected(pairs: Sequence[Pair]) -> list[Pair]:
-    """Return the pairs with p values corrected for the number of those with a verdict by the same metric."""
+    """Return the compared pairs with p values corrected for the number of those with a verdict by the same metric."""
     corrected_pairs = list(pairs)
     for metric in {pair.metric for pair in pairs if pair.metric}:
         family = [place for place, pair in enumerate(pairs) if pair.metric == metric and not pair.unjudged]

@@ -30,30 +30,30 @@ Differing = Mapping[str, Sequence[Any]]
 
 
 class Contrast(NamedTuple):
-    """Difference between two runs: ``kind`` is repeated | seed | truncated | scored | number | other."""
+    """Contrast of two runs' settings: ``kind`` is repeated | seed | truncated | scored | number | other."""
 
     kind: str
     settings: Differing
 
     @property
     def rescored(self) -> bool:
-        """True if answers are scored differently, whatever else differs."""
+        """True if the contrast is that answers are scored differently, whatever else differs."""
         return any(name.startswith(_SCORING) for name in self.settings)
 
     @property
     def words(self) -> str:
-        """Settings with both values: "metric.frs.d=1 and 5"."""
+        """Settings of a contrast with both values: "metric.frs.d=1 and 5"."""
         return listed(self.settings)
 
 
 def listed(settings: Differing) -> str:
-    """Return settings with their different values: "metric.frs.d=1 and 5"."""
+    """Return the contrast's settings with their different values: "metric.frs.d=1 and 5"."""
     words = {name: dict.fromkeys(setting_value(name, value) for value in values) for name, values in settings.items()}
     return ", ".join(f"{name}={' and '.join(values)}" for name, values in words.items())
 
 
 def contrast(one: FinishedRun, other: FinishedRun) -> Contrast:
-    """Return the settings that differ between two runs, and the kind of difference.
+    """Return the contrast, the settings that differ between two runs, and the kind of difference.
 
     Answers are the same if no setting differs that determines them, and all shared greedy answers agree.
     """
@@ -74,7 +74,7 @@ def contrast(one: FinishedRun, other: FinishedRun) -> Contrast:
 
 
 def truncation(settings: Differing) -> Differing:
-    """Return the settings that truncate the sampling distribution."""
+    """Return the run's settings that truncate the sampling distribution."""
     cut = {name: values for name, values in settings.items() if name.startswith("model.")}
     return {name: values for name, values in cut.items() if name.rpartition(".")[2] in _TRUNCATION}
 
@@ -99,8 +99,8 @@ def cautions(runs: Sequence[FinishedRun]) -> list[str]:
 
 
 def _differing_values(runs: Sequence[FinishedRun], patterns: Sequence[str]) -> str:
-    """Return the values of the matching settings of any sampler, without those that all runs have; empty if all runs
-    agree, or some have none.
+    """Return the contrasting values of the matching settings of any sampler, without those that all runs have; empty if
+    all runs agree, or some have none.
     """
     values = [
         dict.fromkeys(str(value) for name, value in settings_that_count(run).items() if _matches(name, patterns))

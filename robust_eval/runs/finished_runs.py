@@ -87,7 +87,7 @@ _PATH_SETTINGS = ("paths.", "store.", "tracking.")
 
 
 class GreedyAnswer(NamedTuple):
-    """Text of a greedy answer, and its verdict (:data:`robust_eval.runs.question_status.VERDICTS`)."""
+    """Greedy answer of a finished run: text, and verdict (:data:`robust_eval.runs.question_status.VERDICTS`)."""
 
     text: str
     verdict: str
@@ -115,56 +115,56 @@ class FinishedRun:
     graded: Path | None = None
 
     def spec(self, metric: str) -> MetricSpec | None:
-        """Return the spec of a metric; None without one."""
+        """Return the finished run's spec of a metric; None without one."""
         return spec_of(metric, self.specs)
 
     @property
     def question_metrics(self) -> list[str]:
-        """Names of the metrics that are means over questions."""
+        """Names of the finished run's metrics that are means over questions."""
         return [name for name in self.questions.column_names if name not in DESCRIBING]
 
     @cached_property
     def headline_metrics(self) -> list[str]:
-        """Names of the headline metrics."""
+        """Names of the finished run's headline metrics."""
         points = {point(name, t) for name, curve in self.curves.items() for t in headline_temperatures(curve)}
         names = [name for name in self.metrics if (spec := self.spec(name)) and spec.shown == HEADLINE]
         return [name for name in names if name in points or not curve_and_temperature(name)]
 
     @property
     def headline_means(self) -> list[str]:
-        """Names of the headline metrics that are means over questions."""
+        """Names of the finished run's headline metrics that are means over questions."""
         headline = set(self.headline_metrics)
         return [name for name in self.question_metrics if name in headline]
 
     @property
     def asked(self) -> int:
-        """Number of questions from which the kept ones were selected."""
+        """Number of questions that the finished run asked, from which the kept ones were selected."""
         count = self.metrics.get("questions.asked")
         return self.questions.num_rows if count is None else int(count.value)
 
     @property
     def title(self) -> str:
-        """Model, data set, and number of questions kept."""
+        """Title of a finished run: model, data set, and number of questions kept."""
         kept, subject = int(self.kept().sum()), f"{self.settings['model.name']} on {self.settings['dataset.name']}"
         return f"{subject}: {kept} of {self.asked} questions kept"
 
     def n(self, metric: str) -> int | None:
-        """Return the number of questions of a metric; None without one."""
+        """Return the number of questions of a finished run's metric; None without one."""
         if metric in self.question_metrics:
             return int(np.count_nonzero(~np.isnan(self.values(metric))))
         return self.of_questions.get(metric)
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        """Tidy frame: a row for each ``metric`` with ``value``, ``low``, ``high``, the number ``n`` of questions (NA
-        without one), and ``headline``, true for headline metrics.
+        """Tidy frame of a finished run: a row for each ``metric`` with ``value``, ``low``, ``high``, the number ``n``
+        of questions (NA without one), and ``headline``, true for headline metrics.
         """
         headline = set(self.headline_metrics)
         rows = [(name, *each, self.n(name), name in headline) for name, each in self.metrics.items()]
         return pd.DataFrame(rows, columns=["metric", *Estimate._fields, "n", "headline"]).astype({"n": "Int64"})
 
     def values(self, metric: str) -> Floats:
-        """Return (n,) one metric of every question asked; NaN where undefined."""
+        """Return (n,) one metric in the finished run, of every question asked; NaN where undefined."""
         return np.asarray(self.questions[metric].to_numpy(), dtype=float)
 
     def keys(self) -> list[tuple[str, str]]:
@@ -172,16 +172,16 @@ class FinishedRun:
         return list(zip(self.questions["question_id"].to_pylist(), self.questions["question"].to_pylist(), strict=True))
 
     def limits(self, metric: str) -> Limits:
-        """Return the lowest and the highest possible value of a metric of one question; infinite if unknown."""
+        """Return the lowest and the highest possible value of a run's metric of one question; infinite if unknown."""
         return limits_of(self.questions, metric)
 
     def kept(self) -> NDArray[np.bool_]:
-        """Return (n,) booleans, true for kept questions."""
+        """Return (n,) booleans, true for questions that the run kept."""
         return np.asarray(self.questions["kept"].to_pylist(), dtype=bool)
 
     def breaking_temperatures(self) -> tuple[list[float], Floats]:
-        """Return the grid, and (n,) the point at which each question breaks; inf if unbroken, NaN if unknown or not
-        kept.
+        """Return the finished run's grid, and (n,) the point at which each question breaks; inf if unbroken, NaN if
+        unknown or not kept.
 
         Of a run without breaking temperatures it is the grid of another perturbation, such as turns of pushback.
         """
@@ -206,8 +206,8 @@ class FinishedRun:
         return grid, np.array([self.values(names[t]) for t in grid]).reshape(len(grid), self.questions.num_rows).T
 
     def by_number(self, spec: MetricSpec) -> dict[float, str]:
-        """Return the names of a metric with a number in its name by that number, in the run's order; of curves the
-        names of their points at the temperature nearest 1.
+        """Return the run's names of a metric with a number in its name by that number, in the run's order; of curves
+        the names of their points at the temperature nearest 1.
         """
         names = self.question_metrics if spec.mean else list(self.metrics)
         curves = dict.fromkeys(parsed[0] for name in names if (parsed := curve_and_temperature(name)))
@@ -252,7 +252,7 @@ class FinishedRun:
 
     @cached_property
     def curves(self) -> dict[str, dict[float, Estimate]]:
-        """Estimates by temperature, by name."""
+        """Estimates of the finished run by temperature, by name."""
         curves: dict[str, dict[float, Estimate]] = {}
         for metric, estimate in self.metrics.items():
             if place := curve_and_temperature(metric):
@@ -260,29 +260,29 @@ class FinishedRun:
         return curves
 
     def curve(self, name: str) -> dict[float, Estimate]:
-        """Return a metric by temperature; empty if the run does not have it."""
+        """Return the finished run's metric by temperature; empty if the run does not have it."""
         return self.curves.get(name, {})
 
     def by_parameter(self, spec: MetricSpec) -> dict[float, Estimate]:
-        """Return a metric by temperature or, with a number in its name, by that number; empty if missing."""
+        """Return the run's metric by temperature or, with a number in its name, by that number; empty if missing."""
         if not spec.numbered:
             return self.curve(spec.name)
         return {number: self.metrics[name] for number, name in self.by_number(spec).items()}
 
     @cached_property
     def leading_score(self) -> MetricSpec | None:
-        """Primary metric with a number in its name, such as FRS for each d; None without one."""
+        """The run's primary metric with a number in its name, such as FRS for each d; None without one."""
         leading = (spec for spec in self.specs if spec.primary and spec.mean and spec.numbered)
         return next(filter(self.by_number, leading), None)
 
     def scores(self) -> dict[float, Estimate]:
-        """Return the means of :attr:`leading_score` by number: FRS for each d."""
+        """Return the run's means of :attr:`leading_score` by number: FRS for each d."""
         return self.by_parameter(self.leading_score) if self.leading_score else {}
 
 
 def trials_by_sampler(graded: pa.Table) -> dict[str, pa.Table]:
-    """Return the trials of each sampler at the temperature nearest to 1, without other forms of choices, pushback and
-    reasoning.
+    """Return the finished run's trials of each sampler at the temperature nearest to 1, without other forms of choices,
+    pushback and reasoning.
     """
     plain = graded.filter(pc.and_(pc.not_equal(graded[SAMPLER], GREEDY), pc.is_null(graded["form"])))
     tables = {name: plain.filter(pc.equal(plain[SAMPLER], name)) for name in plain[SAMPLER].unique().to_pylist()}
@@ -305,7 +305,7 @@ def kept_nothing(folder: Path) -> bool:
 
 
 def read_run(folder: Path, name: str | None = None, without_summary: bool = False) -> FinishedRun:
-    """Return the run in a folder, called ``name`` in messages; ``without_summary`` it has question metrics alone.
+    """Return the finished run in a folder, ``name`` in messages; ``without_summary`` it has question metrics alone.
 
     Raises UserError if it has not finished, or a file of it is damaged.
     """
@@ -318,7 +318,7 @@ def read_run(folder: Path, name: str | None = None, without_summary: bool = Fals
         raise UserError(f"{label} is not a finished run: it has no {missing[0]}")
 
     def checked(file: str, read: Callable[[Path], Any], default: Any) -> Any:
-        """Read a file, or return the default without it: a run that kept no question does not have all."""
+        """Read a run's file, or return the default without it: a run that kept no question does not have all."""
         return _checked(label, file, lambda: read(folder / file)) if (folder / file).is_file() else default
 
     settings = checked(CONFIG, read_settings, {})
@@ -347,7 +347,7 @@ def read_run(folder: Path, name: str | None = None, without_summary: bool = Fals
 
 
 def _checked(label: str, file: str, read: Callable[[], Any]) -> Any:
-    """Call ``read``, and turn its exceptions into UserError."""
+    """Call ``read``, and turn its exceptions into UserError on the run."""
     try:
         return read()
     except UserError as problem:
@@ -357,12 +357,12 @@ def _checked(label: str, file: str, read: Callable[[], Any]) -> Any:
 
 
 def _numbers(file: Path) -> dict[str, float]:
-    """Return the numbers of a summary, NaN for null."""
+    """Return the numbers of a run's summary, NaN for null."""
     return {name: math.nan if each is None else float(each) for name, each in read_json(file, OF_RUN).items()}
 
 
 def _metrics(numbers: Mapping[str, float]) -> dict[str, Estimate]:
-    """Return the metrics of a summary, each with its interval; a missing bound of an interval is infinite."""
+    """Return the metrics of a run's summary, each with its interval; a missing bound of an interval is infinite."""
     metrics = {}
     for name in numbers:
         if not name.endswith((".low", ".high", ".n")):
@@ -375,12 +375,12 @@ def _metrics(numbers: Mapping[str, float]) -> dict[str, Estimate]:
 
 
 def _of_questions(numbers: Mapping[str, float]) -> dict[str, int]:
-    """Return the numbers of questions of the metrics of a summary."""
+    """Return the numbers of questions of the metrics in a run's summary."""
     return {name.removesuffix(".n"): int(number) for name, number in numbers.items() if name.endswith(".n")}
 
 
 def _greedy(file: Path) -> dict[str, GreedyAnswer]:
-    """Return the greedy answers among graded ones, by question id."""
+    """Return the run's greedy answers among graded ones, by question id."""
     columns = ["question_id", "text", "correct", "outcome"]
     refuse_bomb(file, [*columns, SAMPLER], ANSWERS)
     table = pq.read_table(file, columns=columns, filters=[(SAMPLER, "==", GREEDY)])
@@ -424,7 +424,7 @@ def merged(runs: Sequence[FinishedRun]) -> list[FinishedRun]:
 
 
 def scoring_settings(runs: Sequence[FinishedRun]) -> list[str]:
-    """Return the settings of the numbers in names of metrics, in which runs over the same answers may differ."""
+    """Return the run's settings of the numbers in names of metrics, in which runs over the same answers may differ."""
     return list(dict.fromkeys(spec.setting for run in runs for spec in run.specs if spec.setting))
 
 
@@ -433,7 +433,7 @@ def _key(run: FinishedRun, without: Collection[str] = ()) -> dict[str, str]:
 
 
 def settings_that_count(run: FinishedRun) -> dict[str, Any]:
-    """Return the settings that determine results, with the selected samplers and metrics."""
+    """Return the settings that determine a run's results, with the selected samplers and metrics."""
     chosen = {
         group: "+".join(dict.fromkeys(name.split(".")[1] for name in run.settings if name.startswith(f"{group}.")))
         for group in COMBINABLE_GROUPS
@@ -443,7 +443,7 @@ def settings_that_count(run: FinishedRun) -> dict[str, Any]:
 
 
 def _equal(one: pa.Table, other: pa.Table, columns: Sequence[str]) -> bool:
-    """Return True if tables agree in these columns; undefined values are equal."""
+    """Return True if the tables of runs agree in these columns; undefined values are equal."""
     if one.num_rows != other.num_rows:
         return False
     pairs = [(one[name].to_numpy(zero_copy_only=False), other[name].to_numpy(zero_copy_only=False)) for name in columns]
@@ -489,7 +489,7 @@ class Labels:
 
 
 def _without_files(settings: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the settings without files of answers, unless runs differ in nothing else."""
+    """Return the runs' settings without files of answers, unless runs differ in nothing else."""
     names = list(dict.fromkeys(name for each in settings for name in each))
     others = [{name: value for name, value in each.items() if not name.endswith(".file")} for each in settings]
     are_enough = _count_distinct(others, names) == _count_distinct(settings, names)
@@ -497,8 +497,8 @@ def _without_files(settings: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]
 
 
 def _labels(settings: Sequence[Mapping[str, Any]], lead: str, always: bool) -> list[str]:
-    """Return labels of the differing settings, the first of correlated ones; they begin with ``lead`` if it or nothing
-    differs, or ``always``.
+    """Return run labels of the differing settings, the first of correlated ones; they begin with ``lead`` if it or
+    nothing differs, or ``always``.
     """
     names = list(dict.fromkeys(name for each in settings for name in each))
     group_names = [name for name in names if name.partition(".")[0] == lead.partition(".")[0]]
@@ -514,7 +514,7 @@ def _labels(settings: Sequence[Mapping[str, Any]], lead: str, always: bool) -> l
 
 
 def _setting_label(name: str, word: str, value: Any) -> str:
-    """Return a setting as a part of a label: "facts", "limit 100" and "all", "top_k=50"."""
+    """Return a setting as a part of a run's label: "facts", "limit 100" and "all", "top_k=50"."""
     text = setting_value(name, value)
     if name.endswith(".limit"):
         return text if value is None else f"{word} {text}"
@@ -522,19 +522,19 @@ def _setting_label(name: str, word: str, value: Any) -> str:
 
 
 def setting_value(name: str, value: Any) -> str:
-    """Return the value of a setting in words: None is "all" for a limit, and "none" for others."""
+    """Return the value of a run's setting in words: None is "all" for a limit, and "none" for others."""
     return str(value) if value is not None else "all" if name.endswith(".limit") else "none"
 
 
 def _short(name: str, names: Sequence[str]) -> str:
-    """Return the shortest unique suffix of a setting's name."""
+    """Return the shortest unique suffix of a setting's name, for labels of runs."""
     words = name.split(".")
     ends = [".".join(words[start:]) for start in range(len(words) - 1, -1, -1)]
     return next(end for end in ends if sum(f".{other}".endswith(f".{end}") for other in names) == 1 or end == name)
 
 
 def _distinguishing(settings: Sequence[Mapping[str, Any]], fixed: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Return those of ``names`` that distinguish settings, in turn, which ``fixed`` and the ones before do not."""
+    """Return those of ``names`` that distinguish runs' settings, which ``fixed`` and the ones before do not."""
     chosen: list[str] = []
     for name in names:
         if _count_distinct(settings, [*fixed, *chosen, name]) > _count_distinct(settings, [*fixed, *chosen]):

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 class TrackedRuns:
-    """Store at ``uri``, or the database in ``mlruns``; files are downloaded into ``scratch``."""
+    """Tracked MLflow runs: store at ``uri``, or the database in ``mlruns``; files are downloaded into ``scratch``."""
 
     def __init__(self, uri: str | None, mlruns: Path, scratch: Path) -> None:
         self._uri = store_at(uri, mlruns)
@@ -36,7 +36,7 @@ class TrackedRuns:
         self._scratch = scratch
 
     def named(self, run_id: str) -> list[FinishedRun]:
-        """Return the run of this id, or the finished runs of the sweep of this id; UserError where there is none."""
+        """Return the MLflow run of this id, or the finished runs of the sweep of this id; UserError without any."""
         if not _RUN_ID.fullmatch(run_id):
             problem = "is a file" if Path(run_id).is_file() else "does not exist"
             raise UserError(f"the folder {run_id} {problem}; {_HINT}")
@@ -51,7 +51,7 @@ class TrackedRuns:
         return runs
 
     def fetched(self, run_id: str) -> Path:
-        """Return a folder with the files of the run of this id.
+        """Return a folder with the files of the MLflow run of this id.
 
         Raises UserError where there is none, and OutageError where it has not finished, unless it kept no question.
         """
@@ -79,7 +79,7 @@ class TrackedRuns:
             ) from problem
 
     def of_experiment(self, name: str) -> list[FinishedRun]:
-        """Return the finished runs of an experiment by start time; damaged ones are logged and left out."""
+        """Return the finished runs of an MLflow experiment by start time; damaged ones are logged and left out."""
         runs = []
         with self._client() as client:
             experiment = client.get_experiment_by_name(name)
@@ -98,7 +98,7 @@ class TrackedRuns:
 
     @contextmanager
     def _client(self) -> Iterator[Any]:
-        """Open a client; UserError where the store cannot be used or has no such run."""
+        """Open an MLflow client; UserError where the store cannot be used or has no such run."""
         if self._database is not None and not self._database.is_file():
             raise UserError(
                 f"there is no MLflow database {self._database}; name folders of runs, or set --mlruns or --uri"
@@ -133,7 +133,7 @@ _FINISHED = "attributes.status = 'FINISHED'"
 
 
 def _search(client: Any, experiment_id: str, condition: str) -> Iterator[Any]:
-    """Yield all runs of an experiment that meet a condition, by their start."""
+    """Yield all MLflow runs of an experiment that meet a condition, by their start."""
     token = None
     while token != "":
         page = client.search_runs([experiment_id], condition, order_by=["attributes.start_time"], page_token=token)

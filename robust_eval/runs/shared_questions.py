@@ -24,7 +24,7 @@ MIN_SHOWN_RANGE = 0.0005
 
 @dataclass(frozen=True)
 class SharedQuestions:
-    """Questions that at least two of several measurements asked, in the order of the first.
+    """Shared questions, those that at least two of several measurements asked, in the order of the first.
 
     ``measured`` are the labels of the m measurements, the columns of (n, m) arrays: ``kept`` is 1 or 0, NaN if a
     measurement did not ask the question; ``breaking`` is inf if unbroken, and NaN if unknown. ``metrics`` maps the
@@ -48,7 +48,7 @@ class SharedQuestions:
 
     @cached_property
     def ranges(self) -> dict[str, Floats]:
-        """(n,) range of each metric over the measurements: its largest value of a question minus its smallest.
+        """(n,) range of each metric of shared questions over measurements: the largest value minus the smallest.
 
         NaN if fewer than two measurements have a value.
         """
@@ -56,7 +56,7 @@ class SharedQuestions:
 
     @cached_property
     def divided(self) -> NDArray[np.bool_]:
-        """(n,) booleans, true for questions that some measurements kept and others did not."""
+        """(n,) booleans, true for shared questions that some measurements kept and others did not."""
         return np.asarray(_range(self.kept) == 1)
 
     def differs(self, metric: str) -> NDArray[np.bool_]:
@@ -67,7 +67,7 @@ class SharedQuestions:
         return self.ranges[metric] >= MIN_SHOWN_RANGE
 
     def differing(self, metric: str, limit: int) -> NDArray[np.intp]:
-        """Return up to ``limit`` rows in which a metric differs, the largest range first.
+        """Return up to ``limit`` rows of shared questions in which a metric differs, the largest range first.
 
         Ties go to the question with the larger range of the metric's tie breaker, then to the earlier one.
         """
@@ -76,7 +76,7 @@ class SharedQuestions:
         return rows[np.lexsort((rows, -tie_ranges, -self.ranges[metric][rows]))][:limit]
 
     def disputed(self, limit: int) -> NDArray[np.intp]:
-        """Return up to ``limit`` rows of questions that some kept and others did not.
+        """Return up to ``limit`` rows of shared questions that some kept and others did not.
 
         Questions with the best value of the leading metric come first; without one, earlier ones.
         """
@@ -91,26 +91,26 @@ class SharedQuestions:
 
     @cached_property
     def leading(self) -> str | None:
-        """First primary metric; None without one."""
+        """First primary metric of the shared questions; None without one."""
         return next((name for name in self.metrics if self.spec(name).primary), None)
 
     def spec(self, metric: str) -> MetricSpec:
-        """Return the spec of a metric; without one, a spec of its name."""
+        """Return the spec of a shared metric; without one, a spec of its name."""
         return spec_of(metric, self.specs) or MetricSpec(metric, metric)
 
     def breaks(self, metric: str) -> bool:
-        """Return whether breaking temperatures break ties of a metric."""
+        """Return whether breaking temperatures break ties of a metric of shared questions."""
         return self.spec(self.spec(metric).tie_breaker).is_threshold
 
     def _tie_ranges(self, metric: str) -> Floats:
-        """Return (n,) the range of the tie breaker; 0 without one."""
+        """Return (n,) the range of the tie breaker of shared questions; 0 without one."""
         if self.breaks(metric):
             return _range(self.breaking)
         name, curve = self.spec(metric).tie_breaker, curve_and_temperature(metric)
         return self.ranges.get(name if curve is None else point(name, curve[1]), np.zeros(len(self.ids)))
 
     def as_data(self) -> pa.Table:
-        """Return a row for each question and each measurement that asked it, with the range of each metric."""
+        """Return a row for each shared question and each measurement that asked it, with the range of each metric."""
         rows, columns = np.nonzero(~np.isnan(self.kept))
         texts = {
             "dataset": [self.dataset] * len(rows),
@@ -134,13 +134,13 @@ class SharedQuestions:
 def shared_questions(
     measurements: Sequence[FinishedRun], names: Labels, pairs: Sequence[tuple[int, int]]
 ) -> list[SharedQuestions]:
-    """Return the questions of each connected component of measurements; ``pairs`` share questions."""
+    """Return the shared questions of each connected component of measurements; ``pairs`` share questions."""
     components = [sorted({*chain(*pairs)}) for pairs in connected(pairs)]
     return [_side_by_side(measurements, names, indices) for indices in sorted(components)]
 
 
 def connected(pairs: Sequence[P]) -> list[list[P]]:
-    """Return the connected components of pairs, whose first two elements are linked; they share no element."""
+    """Return the connected components of pairs of runs, whose first two elements are linked; they share no element."""
     components: list[list[P]] = []
     for pair in pairs:
         touched = [part for part in components if any({*pair[:2]} & {*other[:2]} for other in part)]
@@ -160,7 +160,7 @@ def _side_by_side(measurements: Sequence[FinishedRun], names: Labels, indices: S
     rows = [np.array([row_of.get(key, -1) for key in each], dtype=int) for each in keys]
 
     def columns(values_of: Callable[[FinishedRun], Floats | None]) -> Floats:
-        """Return (n, m) the values of each run, NaN if missing."""
+        """Return (n, m) the values of each run on shared questions, NaN if missing."""
         matrix = np.full((len(shared), len(runs)), np.nan)
         for column, (run, each) in enumerate(zip(runs, rows, strict=True)):
             values = values_of(run)
