@@ -29,7 +29,7 @@ def cache_folder() -> Path:
 
 
 def read_cached(file: Path) -> str | None:
-    """Return the text of a file of the cache; None if it is missing or unreadable."""
+    """Return the text of a cache file; None if it is missing or unreadable."""
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
@@ -123,12 +123,12 @@ def get_or_measure(choice: str, circumstances: str, measure: Callable[[], str], 
 
 
 def store_choice(choice: str, circumstances: str, chosen: str) -> None:
-    """Write a choice to the cache."""
+    """Write a measured choice to the cache."""
     write_cached(_cache_file(choice, circumstances), chosen)
 
 
 def cached_choice(choice: str, circumstances: str) -> str | None:
-    """Return the cached choice; None without one."""
+    """Return the cached choice of a measurement; None without one."""
     return read_cached(_cache_file(choice, circumstances))
 
 

@@ -35,7 +35,7 @@ class Console(console.Console):
         super().__init__(stderr=stderr, highlight=False, soft_wrap=True, markup=False, emoji=False)
 
     def render_str(self, text: str, **settings: Any) -> Text:
-        """Make a text printable; rich calls this for all texts, those in cells of tables included."""
+        """Make a text of the console printable; rich calls this for all texts, those in cells of tables included."""
         return super().render_str(printable_lines(text), **settings)
 
     def on_broken_pipe(self) -> NoReturn:
@@ -47,7 +47,7 @@ class Console(console.Console):
 
 
 class Formatter(logging.Formatter):
-    """Formatter that writes each message on one line and indents the lines of a traceback."""
+    """Log formatter of the terminal that writes each message on one line and indents the lines of a traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
         record = copy.copy(record)
@@ -95,13 +95,13 @@ class StageProgress:
         self._start = self._last_step = clock()
 
     def advance(self, increment: float, status: str = "") -> None:
-        """Add a completed ``increment``, and set the status text."""
+        """Add a completed ``increment`` to the progress, and set the status text."""
         self._done, self._status = self._done + increment, printable(status)
         if increment:
             self._last_step = self._clock()
 
     def rate(self) -> str:
-        """Return the rate in words; empty before the first step."""
+        """Return the progress's rate in words; empty before the first step."""
         seconds = self._last_step - self._start
         if not self._done or not seconds:
             return ""
@@ -109,7 +109,7 @@ class StageProgress:
         return f"{rate:.1f} {self._unit}/s" if rate >= 1 else f"{1 / rate:.1f} s per {self._unit.removesuffix('s')}"
 
     def seconds_left(self) -> float | None:
-        """Return the time left; None before the first step, and when a step exceeds the time that was left."""
+        """Return the progress's time left; None before the first step, and when a step exceeds the time left."""
         if not self._done:
             return None
         left = self._start + (self._last_step - self._start) * self._total / self._done - self._clock()
@@ -164,8 +164,8 @@ def _log_each_minute(stages: Sequence[Callable[[], str]], ended: Event) -> None:
 def progress(
     stage: str, total: int, unit: str, transient: bool = False, clock: Callable[[], float] = monotonic
 ) -> Iterator[Callable[[float, str], None]]:
-    """Show a bar with rate and time left; without a terminal, log a line a minute. Yields a function of the increment
-    and a status text. A ``transient`` bar is removed at the end.
+    """Show a progress bar with rate and time left; without a terminal, log a line a minute. Yields a function of the
+    increment and a status text. A ``transient`` bar is removed at the end.
     """
     console = Console(stderr=True)
     measured = StageProgress(printable(stage), total, unit, clock)
@@ -183,13 +183,13 @@ def progress(
 
 
 def shows_bars(console: RichConsole) -> bool:
-    """Return True if bars can be drawn: at a terminal, or in a notebook with ipywidgets."""
+    """Return True if progress bars can be drawn: at a terminal, or in a notebook with ipywidgets."""
     at_terminal = console.is_interactive and console.file.isatty()  # FORCE_COLOR alone makes rich interactive
     return at_terminal or (console.is_jupyter and find_spec("ipywidgets") is not None)
 
 
 def columns(measured: StageProgress) -> list[ProgressColumn]:
-    """Return the columns of a bar, from left to right."""
+    """Return the columns of a progress bar, from left to right."""
     return [
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -201,7 +201,7 @@ def columns(measured: StageProgress) -> list[ProgressColumn]:
 
 
 class CallbackColumn(ProgressColumn):
-    """Column of a bar with the current text of a function."""
+    """Column of a progress bar with the current text of a function."""
 
     def __init__(self, text: Callable[[], str]) -> None:
         super().__init__()

@@ -49,7 +49,7 @@ _SPECIAL_FILES = {
 
 
 def regular(file: Path) -> Path:
-    """Return the file; OSError for a missing file, and for a pipe or a device, which might never end."""
+    """Return a regular file; OSError for a missing file, and for a pipe or a device, which might never end."""
     kind = stat.S_IFMT(file.stat().st_mode)
     if kind in _SPECIAL_FILES:
         raise OSError(errno.EINVAL, f"it is {_SPECIAL_FILES[kind]}, not a file", str(file))
@@ -57,7 +57,7 @@ def regular(file: Path) -> Path:
 
 
 def write_text(text: str, path: Path) -> None:
-    """Write a text as :func:`robust_eval.runtime.parquet_files.write_parquet` writes a table."""
+    """Write a text file as :func:`robust_eval.runtime.parquet_files.write_parquet` writes a table."""
     partial = path.with_name(path.name + ".partial")
     partial.unlink(missing_ok=True)
     partial.write_text(text, encoding="utf-8")
@@ -65,7 +65,7 @@ def write_text(text: str, path: Path) -> None:
 
 
 def text_lines(file: Path, encoding: str = "utf-8", label: object = None) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a file with their numbers, without a byte-order mark; only a line feed ends a line.
+    """Yield the lines of a text file with their numbers, without a byte-order mark; only a line feed ends a line.
 
     A mark (of UTF-8, UTF-16 or UTF-32), or zeros between the first letters, overrides ``encoding``. UserError, which
     calls the file ``label``, if it cannot be read.
@@ -107,7 +107,7 @@ def _decoded(raw: io.BufferedReader, encoding: str, label: object) -> Iterator[t
 def json_lines(
     file: Path, label: object = None, encoding: str = "utf-8", **settings: Any
 ) -> Iterator[tuple[str, str, Any]]:
-    """Yield the position of each non-empty line (as text for messages), the line, and its parsed JSON.
+    """Yield each non-empty line's position in a JSON Lines file (a text for messages), the line, and its parsed JSON.
 
     The ``settings`` are those of ``json.loads``. UserError as of :func:`text_lines`, and for a line with broken JSON.
     """
@@ -118,7 +118,7 @@ def json_lines(
 
 
 def json_line(line: str, where: str, **settings: Any) -> Any:
-    """Return the parsed JSON of a line; UserError that begins with ``where`` if it is broken."""
+    """Return the parsed JSON of a file's line; UserError that begins with ``where`` if it is broken."""
     try:
         return parsed_json(line.rstrip("\r\n"), **settings)
     except json.JSONDecodeError as problem:
@@ -184,6 +184,6 @@ def member(file: Path, archive: zipfile.ZipFile, name: str) -> bytes:
 
 
 def refuse_larger(size: int, limit: int, where: str) -> None:
-    """Raise UserError if a size exceeds its limit."""
+    """Raise UserError if a file's size exceeds its limit."""
     if size > limit:
         raise UserError(f"{where}: {size / 2**20:,.0f} MiB or more; the limit is {limit / 2**20:.0f} MiB")

@@ -8,7 +8,7 @@ STOP, LENGTH, FILTER, TOOL, ERROR = "stop", "length", "filter", "tool", "error"
 
 
 def _bare(spelling: str) -> str:
-    """Return the letters of a spelling without the prefix of its enumeration."""
+    """Return the letters of a finish reason's spelling without the prefix of its enumeration."""
     letters = re.sub("[^a-z0-9]", "", spelling.casefold())
     return letters.removeprefix("finishreason").removeprefix("stopreason") or letters
 
@@ -17,7 +17,7 @@ _ENDS = {_bare(spelling): end for end, spellings in module_data(__file__).items(
 
 
 def end_of(reason: object) -> str | None:
-    """Return ``stop``, ``length``, ``filter``, ``tool`` or ``error`` for a server's word in any spelling; None for an
-    unknown word.
+    """Return the finish reason ``stop``, ``length``, ``filter``, ``tool`` or ``error`` for a server's word in any
+    spelling; None for an unknown word.
     """
     return _ENDS.get(_bare(reason)) if isinstance(reason, str) and len(reason) <= 100 else None

@@ -14,7 +14,7 @@ Done = TypeVar("Done")
 
 
 class PartRunner(Protocol):
-    """Function that runs the parts; see :func:`run_parts`."""
+    """Function that runs parts of parallel work; see :func:`run_parts`."""
 
     def __call__(
         self, stage: str, work: Callable[[Shared, Part], Done], shared: Shared, parts: Sequence[Part]
@@ -24,7 +24,7 @@ class PartRunner(Protocol):
 def run_sequentially(
     stage: str, work: Callable[[Shared, Part], Done], shared: Shared, parts: Sequence[Part]
 ) -> list[Done]:
-    """Run all parts in this process."""
+    """Run all parts of parallel work sequentially in this process."""
     if len(parts) < 2:
         return [work(shared, part) for part in parts]
     results = []
@@ -40,7 +40,7 @@ PART_RUNNER: ContextVar[PartRunner] = ContextVar("spread", default=run_sequentia
 
 
 def run_parts(stage: str, work: Callable[[Shared, Part], Done], shared: Shared, parts: Sequence[Part]) -> list[Done]:
-    """Return ``work(shared, part)`` of each part, in their order; a progress bar is named ``stage``.
+    """Return ``work(shared, part)`` of each parallel part, in their order; a progress bar is named ``stage``.
 
     The work may run in another process or machine: it must have no side effects, and input and output that can be
     pickled. The division must not depend on the runner, because random numbers depend on it (:func:`generators`).
@@ -52,7 +52,7 @@ def run_parts(stage: str, work: Callable[[Shared, Part], Done], shared: Shared, 
 
 
 def generators(seed: int, number: int) -> list[np.random.Generator]:
-    """Return independent random generators for ``number`` parts; the first is default_rng(seed).
+    """Return independent random generators for ``number`` parallel parts; the first is default_rng(seed).
 
     >>> [bool(part.random() == np.random.default_rng(0).random()) for part in generators(0, 3)]
     [True, False, False]

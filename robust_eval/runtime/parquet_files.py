@@ -25,7 +25,7 @@ ROWS = 50_000
 
 
 class TableLimits(NamedTuple):
-    """Limits of a kind of table: rows for each byte of a file beyond :data:`ROWS`, and bytes of memory."""
+    """Limits of a kind of Parquet table: rows for each byte of a file beyond :data:`ROWS`, and bytes of memory."""
 
     rows: float
     unpacked: int
@@ -56,7 +56,7 @@ _DEPTH = 8
 
 
 class PageTotals(NamedTuple):
-    """Totals of some pages."""
+    """Totals of some pages of a Parquet column."""
 
     values: int
     """Dictionaries excluded."""
@@ -65,7 +65,7 @@ class PageTotals(NamedTuple):
 
 
 def page_totals(content: bytes | mmap, start: int, length: int, expected: int = 0) -> PageTotals:
-    """Return the totals of a column's pages, in ``length`` bytes of a file; ArrowInvalid where one is broken.
+    """Return the totals of a Parquet column's pages, in ``length`` bytes of a file; ArrowInvalid where one is broken.
 
     Pages in the next :data:`_BEYOND` bytes count as well until ``expected`` values have come.
     """
@@ -87,14 +87,14 @@ def page_totals(content: bytes | mmap, start: int, length: int, expected: int = 
 
 
 class _ThriftReader:
-    """Reader of Thrift's compact protocol, from a byte position of the content."""
+    """Reader of Thrift's compact protocol (Parquet's metadata), from a byte position of the content."""
 
     def __init__(self, content: bytes | mmap, position: int) -> None:
         self._content = content
         self.position = position
 
     def struct(self, depth: int = 0) -> dict[int, Any]:
-        """Return the fields of a structure by number: numbers, structures, and None for other types."""
+        """Return the fields of Thrift's structure by number: numbers, structures, and None for other types."""
         if depth > _DEPTH:
             raise ValueError("too deep")
         fields: dict[int, Any] = {}
@@ -137,7 +137,7 @@ class _ThriftReader:
 
 
 def write_parquet(table: pa.Table, path: Path) -> None:
-    """Write a table atomically: into a temporary file in the same folder, which is then renamed.
+    """Write a Parquet table atomically: into a temporary file in the same folder, which is then renamed.
 
     An existing file of that name is replaced, not followed: in an untrusted folder it may be a link to another file.
     """
@@ -196,7 +196,7 @@ def refuse_bomb(file: Path, columns: Sequence[str] | None = None, limits: TableL
 
 
 def _pages(content: mmap, chunk: Any) -> PageTotals:
-    """Return the totals of the pages of a column of a row group, from the offset at which Arrow reads them."""
+    """Return the totals of the Parquet pages of a column of a row group, from the offset at which Arrow reads them."""
     if chunk.num_values <= 0:  # Arrow reads no page, and writers of empty tables give no offset
         return PageTotals(0, 0)
     start = chunk.data_page_offset
@@ -206,7 +206,7 @@ def _pages(content: mmap, chunk: Any) -> PageTotals:
 
 
 def _texts(column: pa.Array) -> Iterator[pa.Array]:
-    """Yield the texts in a column, which may stand in lists and structures."""
+    """Yield the texts in a Parquet column, which may stand in lists and structures."""
     dtype = column.type
     if pa.types.is_struct(dtype):
         for part in column.flatten():
@@ -218,7 +218,7 @@ def _texts(column: pa.Array) -> Iterator[pa.Array]:
 
 
 def _bytes(texts: pa.Array, where: str) -> int:
-    """Return the bytes of texts without a dictionary; UserError for a too long text."""
+    """Return the bytes of Parquet texts without a dictionary; UserError for a too long text."""
     if not pa.types.is_dictionary(texts.type):
         return int(texts.nbytes)
     lengths = pc.binary_length(texts.dictionary).to_numpy(zero_copy_only=False)

@@ -25,12 +25,12 @@ RESEND_DELAY = 0.05
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM was received; it stops a command as Ctrl-C does."""
+    """Signal SIGTERM was received; it stops a command's process as Ctrl-C does."""
 
 
 @contextmanager
 def command(mistake: int = 1, failure: int = 1) -> Iterator[None]:
-    """Wrap the body of a command and set its exit status.
+    """Wrap the body of a command's process and set its exit status.
 
     A UserError exits with the status ``mistake`` and one sentence, Ctrl-C with 130, SIGTERM with 143, any other
     exception with the status ``failure`` and a traceback.
@@ -56,7 +56,7 @@ def resend_lost_interrupts() -> Iterator[None]:
     """
 
     def hook(unraisable: "sys.UnraisableHookArgs") -> None:
-        """Send the signal again; pass any other exception on."""
+        """Send the lost signal again; pass any other exception on."""
         if isinstance(unraisable.exc_value, KeyboardInterrupt):
             number = signal.SIGTERM if isinstance(unraisable.exc_value, Terminated) else signal.SIGINT
             main = threading.main_thread().ident
@@ -72,7 +72,7 @@ def resend_lost_interrupts() -> Iterator[None]:
 
 
 def print_error(problem: Exception) -> None:
-    """Print an error to standard error: the sentence of a UserError, the traceback of any other exception."""
+    """Print a command's error to standard error: the sentence of a UserError, the traceback of any other exception."""
     if isinstance(problem, UserError):
         message = printable(str(problem))
     else:
@@ -88,7 +88,7 @@ _LOCKS: dict[tuple[int, Path], FileLock] = {}
 
 
 def process_lock(file: Path) -> FileLock:
-    """Return the lock of a file. A process has one lock for a file, which lives until the process ends.
+    """Return the process's lock of a file. A process has one lock for a file, which lives until the process ends.
 
     A lock that is garbage-collected would lose a Ctrl-C in ``FileLock.__del__``. A fork cannot use an inherited lock,
     so each process has its own.

@@ -23,7 +23,7 @@ REGISTRY: dict[str, dict[str, type]] = {group: {} for group in REQUIRED}
 
 
 def register(group: str, name: str) -> Callable[[Part], Part]:
-    """Return a decorator that makes a dataclass the option ``GROUP=NAME``; its fields are the settings of the option.
+    """Return a decorator that registers a dataclass as the option ``GROUP=NAME``; its fields are the settings.
 
     The same class may be registered again, for example by a cell of a notebook that runs twice. Raises UserError for an
     unknown group, a class that is no dataclass or lacks an attribute that its group needs, and a name that is no word

@@ -34,7 +34,7 @@ _WITHIN_LINES = re.compile(f"(?![\n\t])[{_UNSEEN}]")
 
 
 def printable(text: str) -> str:
-    r"""Return the text on one line, with every invisible character as an escape.
+    r"""Return printable text on one line, with every invisible character as an escape.
 
     >>> print(printable("red \x1b[31m, and a second\nline"))
     red \x1b[31m, and a second\nline
@@ -43,7 +43,7 @@ def printable(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """Return the text with the escapes of :func:`printable`, except for line breaks and tabs."""
+    """Return printable lines of text with the escapes of :func:`printable`, except for line breaks and tabs."""
     return _WITHIN_LINES.sub(_escape, text)
 
 
@@ -52,13 +52,13 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def excerpt(value: object) -> str:
-    """Return a value for an error message, in printable characters on one short line."""
+    """Return an excerpt of a value for an error message, in printable characters on one short line."""
     text = printable(repr(value))
     return text if len(text) <= 60 else f"{text[:60]}…"
 
 
 def number(value: float, form: str = ".3f") -> str:
-    """Format a metric; an infinite one, a breaking temperature beyond the grid, is "unbroken".
+    """Format the number of a metric; an infinite one, a breaking temperature beyond the grid, is "unbroken".
 
     Halves are rounded away from zero, like ``toFixed`` in a page; Python's ``format`` would give 0.062 for 0.0625. A
     value that rounds to zero has no sign.
@@ -77,7 +77,7 @@ def number(value: float, form: str = ".3f") -> str:
 
 
 def signed(value: float) -> str:
-    """Format a difference, with its sign unless it rounds to zero.
+    """Format the number of a difference, with its sign unless it rounds to zero.
 
     >>> signed(0.25), signed(-0.25), signed(-0.0001)
     ('+0.250', '-0.250', '0.000')
@@ -102,7 +102,7 @@ def abbreviated_list(names: Iterable[str]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Format a time, rounded up.
+    """Format a duration as text, rounded up.
 
     >>> duration(30), duration(5400), duration(200_000)
     ('30 s', '1 h 30 min', '55 h 34 min')
@@ -180,10 +180,10 @@ def holds_password(address: str) -> bool:
 
 
 def packed(data: Any) -> str:
-    """Return data as compressed JSON."""
+    """Return data as compressed JSON for a page."""
     return compressed(json.dumps(data, ensure_ascii=False, separators=(",", ":")))
 
 
 def compressed(text: str) -> str:
-    """Return a text as gzip in base64, which cannot end the HTML element around it."""
+    """Return a page's text as gzip in base64, which cannot end the HTML element around it."""
     return base64.b64encode(gzip.compress(text.encode("utf-8", "replace"), 6, mtime=0)).decode("ascii")

@@ -41,7 +41,7 @@ def _versions() -> dict[str, str]:
 
 @cache
 def git_commit(folder: Path) -> str:
-    """Return the commit of the checkout of a folder, read once, with "+changes" if tracked files differ.
+    """Return the git commit of the checkout of a folder, read once, with "+changes" if tracked files differ.
 
     "none" without a checkout, or in one that does not track the folder.
     """
@@ -60,14 +60,14 @@ def _git(folder: Path, *arguments: str) -> str:
 
 
 def origin(run_id: str | None) -> dict[str, str]:
-    """Return the command of this process, the time, the id of the run, and the known versions."""
+    """Return a result's origin: the command of this process, the time, the id of the run, and the known versions."""
     versions = {name: value for name, value in environment().items() if value not in ("none", "not installed")}
     entries = {"command": typed_command(), "time": f"{datetime.now().astimezone():%d %B %Y, %H:%M %Z}"}
     return entries | ({} if run_id is None else {"run id": run_id}) | versions
 
 
 def typed_command() -> str:
-    """Return the command that started this process, with the names of programs instead of their paths."""
+    """Return the command that started this process (a result's origin), with program names instead of paths."""
     first, *words = sys.orig_argv
     script = [Path(word).name if Path(word).is_absolute() else word for word in words[:1]]
     program = [] if script and not script[0].startswith("-") and not script[0].endswith(".py") else [Path(first).name]
