@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def _runs(arguments: argparse.Namespace) -> list[FinishedRun]:
-    """Read the compared runs in the order of their names; those of an experiment in the order in which they started."""
+    """Read the runs to compare in the order given; those of an experiment in the order in which they started."""
     runs: list[FinishedRun] = []
     with tempfile.TemporaryDirectory() as scratch:
         tracked = TrackedRuns(arguments.uri, arguments.mlruns, Path(scratch))
