@@ -28,7 +28,7 @@ class KeptTable:
         self._content = content
 
     def write(self) -> None:
-        """Write the program's table atomically into its file."""
+        """Write the kept table atomically into its file."""
         self.file.parent.mkdir(parents=True, exist_ok=True)
         partial = self.file.with_name(f"{self.file.name}.{os.getpid()}")
         partial.write_bytes(self._content)
@@ -64,7 +64,7 @@ def _is_missing(value: Any) -> bool:
 
 
 def json_lines(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return a program's questions as JSON Lines. Raises UserError for the first row with a value unknown to JSON."""
+    """Return a data frame's questions as JSON Lines; UserError for the first row with a value unknown to JSON."""
     lines = []
     for number, row in enumerate(rows, start=1):
         try:

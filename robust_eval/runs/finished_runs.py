@@ -489,11 +489,16 @@ class Labels:
 
 
 def _without_files(settings: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the runs' settings without files of answers, unless runs differ in nothing else."""
+    """Return the runs' settings without files of answers, or with short paths if runs differ in nothing else."""
     names = list(dict.fromkeys(name for each in settings for name in each))
     others = [{name: value for name, value in each.items() if not name.endswith(".file")} for each in settings]
-    are_enough = _count_distinct(others, names) == _count_distinct(settings, names)
-    return others if are_enough else [dict(each) for each in settings]
+    if _count_distinct(others, names) == _count_distinct(settings, names):
+        return others
+    paths = [str(value) for each in settings for name, value in each.items() if name.endswith(".file")]
+    return [
+        {name: _short(str(value), paths, "/") if name.endswith(".file") else value for name, value in each.items()}
+        for each in settings
+    ]
 
 
 def _labels(settings: Sequence[Mapping[str, Any]], lead: str, always: bool) -> list[str]:
@@ -526,11 +531,12 @@ def setting_value(name: str, value: Any) -> str:
     return str(value) if value is not None else "all" if name.endswith(".limit") else "none"
 
 
-def _short(name: str, names: Sequence[str]) -> str:
-    """Return the shortest unique suffix of a setting's name, for labels of runs."""
-    words = name.split(".")
-    ends = [".".join(words[start:]) for start in range(len(words) - 1, -1, -1)]
-    return next(end for end in ends if sum(f".{other}".endswith(f".{end}") for other in names) == 1 or end == name)
+def _short(name: str, names: Sequence[str], separator: str = ".") -> str:
+    """Return the shortest suffix of a setting's name, or of a path, that no other has, for labels of runs."""
+    words = name.split(separator)
+    ends = [separator.join(words[start:]) for start in range(len(words) - 1, -1, -1)]
+    longer = [f"{separator}{other}" for other in dict.fromkeys(names)]
+    return next(end for end in ends if sum(each.endswith(f"{separator}{end}") for each in longer) == 1 or end == name)
 
 
 def _distinguishing(settings: Sequence[Mapping[str, Any]], fixed: Sequence[str], names: Sequence[str]) -> list[str]:
