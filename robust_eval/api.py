@@ -258,7 +258,7 @@ class LoadedAnswers:
         return run(["sampler=recorded"], metric=metric_names, **self._settings(settings))
 
     def agreement(self, evaluation: Evaluation) -> list[str]:
-        """Return a sentence for each scorer of the harness on its agreement with ``evaluation``."""
+        """Return a sentence for each scorer in the loaded answers' log on its agreement with ``evaluation``."""
         logged, graded = (each.answers.fillna({"temperature": -1.0}) for each in (self, evaluation))
         if "rewrite" not in logged:
             logged["rewrite"] = 0
@@ -282,7 +282,7 @@ class LoadedAnswers:
         return scoring | dict(settings)
 
     def lacking(self, **settings: Any) -> dict[str, str]:
-        """Return the reason for each metric that cannot score these answers; ``settings`` as of :meth:`score`."""
+        """Return the reason for each metric that cannot score the loaded answers; ``settings`` as of :meth:`score`."""
         return lacking_by_metric(self.collected, self._settings(settings))
 
     def __repr__(self) -> str:
@@ -319,7 +319,7 @@ def run(
     folder: str | Path | None = None,
     **settings: Any,
 ) -> Evaluation:
-    """Run one experiment, as the command ``robust-eval`` does, and return its evaluation.
+    """Run one experiment from Python, as the command ``robust-eval`` does, and return its evaluation.
 
     ``overrides`` are written as on the command line (``["experiment=frs", "dataset.limit=100"]``). ``settings`` are the
     same as keywords: ``seed=1``, ``metric=["frs", "certainty"]``, ``**{"dataset.limit": 100}``. ``model`` is the name
@@ -372,7 +372,7 @@ def run(
 
 @_printable_errors()
 def load(folder: str | Path) -> Evaluation:
-    """Return the finished run in a folder (``mlruns/runs/DATE/TIME``). Raises UserError where there is none.
+    """Return the finished run in a folder (``mlruns/runs/DATE/TIME``) for Python. Raises UserError where there is none.
 
     >>> load("runs/first").title
     'recorded on local: 1 of 1 questions kept'

@@ -60,7 +60,7 @@ _MAX_WORDS = 48
 
 
 def with_values(words: Sequence[str]) -> list[str]:
-    """Return words with each number as digits of its value, each ordinal as digits with its ending.
+    """Return words with each number (numeral) as digits of its value, each ordinal as digits with its ending.
 
     "hundred" and its like count only after a number: "hundreds of" and "hundred" stay. "no one" is no number.
 

@@ -58,7 +58,7 @@ Rank = Callable[[Sequence[tuple[Question, str]]], Sequence[float]]
 
 
 def with_votes(questions: Sequence[Question], graded: pa.Table, rank: Rank) -> pa.Table:
-    """Mark the ensemble answer of each question at each temperature by vote (docs/methods.md, §2).
+    """Mark the ensemble answer of each question at each temperature by majority vote (docs/methods.md, §2).
 
     The ensemble answer is the best-ranked answer of the plurality label. A tie goes to the label of the original
     question's answer (its first trial with a label), if that is among the tied ones, else to the label with the
@@ -82,7 +82,7 @@ def with_votes(questions: Sequence[Question], graded: pa.Table, rank: Rank) -> p
 
 
 def _first_answers(graded: pa.Table) -> Iterator[tuple[str, list[tuple[Answer, int]]]]:
-    """Yield each question, once a temperature, with the first answer of each label and text, and their votes."""
+    """Yield each question, once a temperature, with the first answer of each label and text, and the votes for it."""
     keys = ["question_id", "temperature", "label", "text"]
     has_vote = pc.and_(graded["label"].is_valid(), pa.array(~has_outcome(graded, (*NO_REPLY, *NO_ANSWER))))
     table = graded.select([*keys, "rewrite", "trial"])

@@ -60,7 +60,7 @@ class Stage:
     """Number of requests for which each missing one stands; None: one each."""
 
     def workload(self) -> Workload:
-        """Return the workload of the stage's missing requests."""
+        """Return the workload of the missing requests of the plan's stage."""
         return self.model.config.service_limits().workload(
             self.missing, repeat(1) if self.times is None else self.times
         )
@@ -118,7 +118,7 @@ def plan(
     aggregators: Mapping[str, Aggregator],
     may_end_early: bool,
 ) -> list[Stage]:
-    """Return the stages of a run in their order; no request is sent.
+    """Plan: return the stages of a run in their order; no request is sent.
 
     If a stage depends on answers that are not in the store, the maximum is counted: all rewrites of each question, and
     a right greedy answer to each. ``aggregators`` has the aggregators of samplers, of which some ask the judge.

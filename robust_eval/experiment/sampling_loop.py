@@ -161,7 +161,7 @@ class SamplingLoop:
         return bool(kept) and len(self.source.largest_selection([*kept, kept[-1]])) == len(kept)
 
     def _rewrite(self, questions: Sequence[Question]) -> Rewritten:
-        """Return a block's questions with the rewrites of a model; unchanged without a model that rewrites."""
+        """Return the loop's block of questions with rewrites of a model; unchanged without a model that rewrites."""
         if not self.rewriter.asks:
             return Rewritten(list(questions))
         with self.watch.stage("rewriting"):
@@ -170,7 +170,7 @@ class SamplingLoop:
         return rewritten
 
     def _answer(self, rewritten: Rewritten, kept_before: Sequence[Question]) -> RunState:
-        """Return a block of questions with their baseline answers, and with the further answers to the kept ones."""
+        """Return the loop's block of questions with their baseline answers, and further answers to the kept ones."""
         source = self.source
         block = RunState(rewritten, source.usable_questions(rewritten.questions))
         with self.watch.stage("baseline"), suppress(NothingKeptError):  # a later block may keep some

@@ -71,7 +71,7 @@ class SequentialScheduler(QuestionScheduler):
         self._unit = {question.id: resampling_unit(question) for question in questions}
 
     def next(self, scores: Mapping[str, Score]) -> list[Question]:
-        """Return the next block of questions, given the scores so far; none if intervals suffice, or none is left.
+        """Return the schedule's next block of questions, given the scores so far; none if intervals suffice.
 
         Raises UserError for a metric that is not a measured mean over questions.
         """
@@ -186,7 +186,7 @@ def seeded_order(questions: Sequence[Question], seed: int) -> list[Question]:
 
 
 def resampling_unit(question: Question) -> tuple[str, str]:
-    """Return the unit of resampling: the question, or its group."""
+    """Return the unit of resampling for a schedule: the question, or its group."""
     return ("group", question.group) if question.group else ("question", question.id)
 
 

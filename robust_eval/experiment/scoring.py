@@ -80,11 +80,11 @@ class Scoring:
         return cls(metrics, sampler_of, conditions, source.early_stopping, seed, labels, source.profile_sentence)
 
     def aggregators(self, aggregator: Aggregator) -> dict[str, Aggregator]:
-        """Return the aggregator of each sampler whose labels a metric reads."""
+        """Return the aggregator of each sampler whose labels a scored metric reads."""
         return {self.sampler_of[name]: aggregator for name, metric in self.metrics.items() if metric.needs_clusters}
 
     def scores(self, state: RunState) -> dict[str, Score]:
-        """Score the answers of a run.
+        """Score the answers of a run by its metrics.
 
         The greedy accuracy is that of all questions; metrics score the kept ones. A metric whose sampler asked nothing,
         because no question has choices, has no score. Labels add the score of the metrics that they correct.
@@ -171,7 +171,7 @@ class LabelledRun(NamedTuple):
 
     @classmethod
     def read(cls, folder: Path) -> "LabelledRun":
-        """Read a run from its folder; UserError for an unfinished or damaged run."""
+        """Read a run to score with labels from its folder; UserError for an unfinished or damaged run."""
         run = read_run(folder)
         if not (folder / GRADED).is_file():
             raise UserError(f"{folder} has no {GRADED}, which holds the answers to label: name a finished run")

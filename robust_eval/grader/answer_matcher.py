@@ -206,7 +206,7 @@ class AnswerMatcher:
         )
 
     def _is_closed(self, reply: str) -> bool:
-        """Return True if a reply that ends in a sign of :data:`_CLOSING` is right, also before a date or initials."""
+        """Return True if a match that ends in a sign of :data:`_CLOSING` is right, also before a date or initials."""
         return self.right(reply) and all(self.right(reply + more) for more in (_NEXT_WORD, " May", " 5", " B."))
 
     def _settled(self, reply: str) -> bool:
@@ -253,7 +253,7 @@ class AnswerMatcher:
         return tokens
 
     def _compounding(self, text: str, texts: TokenTexts, end_word: bool) -> Iterable[int]:
-        """Yield the tokens that complete a compound, possibly with spaces inside; ``end_word``: no letter follows."""
+        """Yield tokens that complete an accepted compound, perhaps with spaces; ``end_word``: no letter follows."""
         end = text[-64:]
         written = (_ALPHANUMERIC_RUNS.split(unified(end)), normalize(end, self._accents).split())
         for word in self._compounds:

@@ -203,7 +203,7 @@ class Grader(ABC):
         raise UserError(NO_JUDGE)
 
     def comparison_requests(self, pairs: Sequence[tuple[Question, str, str]]) -> list[Request]:
-        """Return the requests of :meth:`are_equivalent`, for the plan; UserError without a judge."""
+        """Return the grader's requests of :meth:`are_equivalent`, for the plan; UserError without a judge."""
         raise UserError(NO_JUDGE)
 
     def verdict_table(self) -> pa.Table:

@@ -130,7 +130,7 @@ class PrefixStates:
         return self._placeholder != "" and len(f"{prefix.decode('utf-8', 'replace')}.".splitlines()) == 1
 
     def _masked(self, text: str) -> str:
-        """Return a text with placeholders for the words before its end, without what they separate from the end."""
+        """Return a canonical text, with placeholders for words before its end, without what they separate from it."""
         text = text.translate(_LOWER)
         if self._ascii and not text.isascii():
             text = _UNSEGMENTED_TEXT.sub(self._unsegmented_or_placeholder, text)
@@ -145,7 +145,7 @@ class PrefixStates:
         return text
 
     def _without_separators(self, text: str) -> str:
-        """Return a text that is not right without the signs and words that mean nothing behind its placeholder."""
+        """Return a canonical text, not right, without signs and words that mean nothing behind its placeholder."""
         if not ((self._are_words or self._are_numbers) and text.startswith(self._placeholder)):
             return text
         if self._are_numbers:
@@ -217,7 +217,7 @@ class PrefixStates:
         return closing
 
     def _with_masked_end(self, text: str) -> str:
-        """Return a text with a placeholder for its last word, if no continuation of that can be part of an answer."""
+        """Return a canonical text with a placeholder for its last word, unless that may become part of an answer."""
         first = f"{self._placeholder} "
         end = text.removeprefix(first)
         if first + end == text and end.isascii():
@@ -244,7 +244,7 @@ class PrefixStates:
         return before + (self._placeholder if before == first and (self._are_words or self._are_numbers) else end)
 
     def _letter_or_placeholder(self, letter: str) -> str:
-        """Return a letter that may begin a word or an initial of an answer, or an article; a placeholder for others."""
+        """Return a prefix's letter that may begin a word or initial of an answer, or an article; else a placeholder."""
         if self._are_numbers:
             return letter if f"\n{letter}" in self._first_rules or letter in "aivx" else "q"
         placeholder = self._placeholder[0]
@@ -253,7 +253,7 @@ class PrefixStates:
         return placeholder
 
     def _number_or_placeholder(self, number: str, decimals: str = "") -> str:
-        """Return a number that a token may complete to one of an answer; a placeholder for others.
+        """Return a prefix's number that a token may complete to one of an answer; a placeholder for others.
 
         Further digits, "thousand" and its like leave the first digits as they are; a power may not. A comma may
         separate thousands after at most three digits: the placeholder has as many, or four.
@@ -268,7 +268,7 @@ class PrefixStates:
         return placeholder * (4 if len(number) > 3 and not self._are_words else 1)
 
     def _number_word_or_placeholder(self, word: str) -> str:
-        """Return a number in words that a token may complete to one of an answer; one that is like it for others."""
+        """Return a prefix's number in words that a token may complete to one of an answer; a similar one for others."""
         alike = next((words for words in _ALIKE_NUMBERS if word in words), ())
         values = {name: [value for longer, value in NUMBERS.items() if longer.startswith(name)] for name in alike}
         masked = [name for name in alike if not any(self._may_become_answer(str(value)) for value in values[name])]
@@ -293,7 +293,7 @@ class PrefixStates:
         return self._placeholder if is_masked and f"\n{word}\n" not in self._rules else word
 
     def _ascii_or_placeholder(self, match: re.Match[str]) -> str:
-        """Return a word without its accents, or a placeholder for one that has other letters."""
+        """Return a prefix's word without accents, or a placeholder for one that has other letters."""
         word = unified(match.group(), self._accents)
         if not (match.group().isalpha() and word.isalpha()) or _UNSEGMENTED.search(word) or len(word) < 2:
             return match.group()
@@ -311,13 +311,13 @@ class PrefixStates:
 
     @cached_property
     def _inert_words(self) -> re.Pattern[str]:
-        """Pattern of a placeholder and words of the rules that mean nothing behind it."""
+        """Pattern of a canonical prefix's placeholder and words of the rules that mean nothing behind it."""
         words = "|".join(word for word in self._rules.split() if f"\n{word}\n" not in self._first_rules)
         return re.compile(rf"{self._placeholder}(?:[ ,.;!)]+(?:{words}))+(?=[ ,.;!)])")
 
     @cached_property
     def _placeholder(self) -> str:
-        """Placeholder of three letters, whose first two are in no answer and no rule; empty if there is none."""
+        """Placeholder in canonical prefixes: three letters, the first two in no answer or rule; empty for none."""
         pairs = (first + second for first, second in product("zqxjvkw", repeat=2))
         excluded = f"{self._answers}{_lines(*_RULES, *_NUMBER_RULES)}"
         return next((f"{pair}{pair[0]}" for pair in pairs if pair not in excluded), "")
@@ -329,7 +329,7 @@ def _lines(*words: str) -> str:
 
 
 def _decoded(text: bytes) -> str:
-    """Return a prefix as text, in which surrogates stand for the bytes of incomplete characters."""
+    """Return a canonical prefix as text, in which surrogates stand for the bytes of incomplete characters."""
     return text.decode("utf-8", "surrogateescape")
 
 
@@ -338,5 +338,5 @@ def _encoded(text: str) -> bytes:
 
 
 def _readable(text: str) -> str:
-    """Return a prefix's text with U+FFFD for the bytes of incomplete characters."""
+    """Return a canonical prefix's text with U+FFFD for the bytes of incomplete characters."""
     return _encoded(text).decode("utf-8", "replace")

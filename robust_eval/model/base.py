@@ -24,14 +24,14 @@ class Choices(Protocol):
 
     @property
     def identity(self) -> str:
-        """Identifier, equal for choices with the same tokens and the same correct choice."""
+        """Identifier, equal for a request's choices with the same tokens and the same correct choice."""
 
     @property
     def correct(self) -> int | None:
-        """Index of the correct choice."""
+        """Index of the correct choice of a request."""
 
     def tokens(self, texts: TokenTexts) -> list[Ids]:
-        """Return for each choice the tokens that choose it as a whole reply."""
+        """Return for each choice of a request the tokens that choose it as a whole reply."""
 
 
 class NextTokens(NamedTuple):
@@ -305,7 +305,7 @@ class LanguageModel(Protocol):
     def complete(
         self, requests: Sequence[Request], missing: Set[Item], batch_context: Any = None
     ) -> Iterator[list[Reply]]:
-        """Yield the replies to the requests whose items are ``missing``, a block at a time, in any order.
+        """Yield the language model's replies to the requests in ``missing``, a block at a time, in any order.
 
         ``requests`` includes the others, so that a resumed run has the same blocks: the last digits of numbers depend
         on the batch. If the requests are a block of :class:`robust_eval.model.model_config.Shards`, ``batch_context``

@@ -14,7 +14,7 @@ PROMPT_STYLES = ("plain", "chat")
 
 
 class Shards(NamedTuple):
-    """Requests in blocks that can be answered separately, on other machines, with the same numbers.
+    """Requests divided into blocks, which models of one configuration answer on several machines with the same numbers.
 
     ``batch_context`` is a small summary of all requests on which the numbers of a block depend;
     LanguageModel.complete gets it with each block.

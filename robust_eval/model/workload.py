@@ -16,7 +16,7 @@ MILLION = 1_000_000
 
 @dataclass
 class Spending:
-    """Token usage, cost reserved for requests in flight, prices and the budget.
+    """Spending of a run for its workload: token usage, cost reserved for requests in flight, prices and the budget.
 
     ``prompt_price``, ``completion_price`` and ``cached_price`` (of prompt tokens in the cache of the service) are for a
     million tokens, in US dollars as ``budget``. A price of None is unknown, but that of cached tokens is then the one
@@ -55,11 +55,11 @@ class Spending:
 
     @property
     def spent(self) -> float:
-        """The cost of the tokens used; 0 without prices."""
+        """Spending so far: the cost of the tokens used; 0 without prices."""
         return self.price(self.prompt_tokens, self.completion_tokens, self.cached_tokens)
 
     def price(self, prompt_tokens: float, completion_tokens: float, cached_tokens: float = 0) -> float:
-        """Return the cost of these tokens; 0 unless both prices are known. ``cached_tokens`` are prompt tokens.
+        """Return the spending on these tokens; 0 unless both prices are known. ``cached_tokens`` are prompt tokens.
 
         >>> Spending(0.15, 0.6, None).price(2_000_000, 500_000)
         0.6
@@ -73,7 +73,7 @@ class Spending:
         return self.share * full / MILLION
 
     def allows(self, price: float) -> bool:
-        """Return whether the budget covers the cost so far, the cost reserved and this price."""
+        """Return whether the budget covers the spending so far, the cost reserved and this price."""
         return self.budget is None or self.spent + sum(self.reserved) + price <= self.budget
 
     def use(self, prompt_tokens: int, completion_tokens: int, cached_tokens: int = 0) -> None:

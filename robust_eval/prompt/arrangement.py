@@ -81,7 +81,7 @@ class Arrangement:
 
 
 def shown_signs(choices: int, arrangement: Arrangement | None = None) -> tuple[str, ...]:
-    """Return the signs of so many choices, in the form in which a prompt shows them.
+    """Return the signs of so many arranged choices, in the form in which a prompt shows them.
 
     >>> shown_signs(2), shown_signs(2, Arrangement((0, 1), "numbers"))
     (('A', 'B'), ('1', '2'))

@@ -134,7 +134,7 @@ def _text(question: Question) -> str:
 
 
 def refuse_exemplars(questions: Sequence[Question], prompts: str = FEW_SHOT, kind: str | None = None) -> None:
-    """Raise UserError if a question, a rewrite or a context equals that of an exemplar, in normal form.
+    """Raise UserError if a question, a rewrite or a context equals that of a prompt's exemplar, in normal form.
 
     ``kind`` names the template, if it is not that of the question's scenario.
     """

@@ -59,5 +59,5 @@ class ByPromptStyle:
     """Reader by style (reader=by_prompt_style): ``first_line`` for plain prompts, ``reply`` for chats and records."""
 
     def of(self, chat: bool) -> Reader:
-        """Return the reader of a model that is prompted by conversation (``chat``) or by plain text."""
+        """Return the reader of replies to conversations (``chat``) or to plain text."""
         return ReplyReader() if chat else FirstLineReader()

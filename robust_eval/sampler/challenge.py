@@ -187,7 +187,7 @@ class Challenge(KnownFacts):
         grader: PrefixGrader,
         seed: int,
     ) -> Request:
-        """Return the request for the answer to the last pushback of a conversation."""
+        """Return the request for the answer to the last pushback of a challenged conversation."""
         number = CHALLENGED + challenge.turn + STEP * conversation
         return replace(self.request(question, grader, seed), variant=number, prompt=prompt, form=challenge.tag)
 
@@ -200,7 +200,7 @@ class Challenge(KnownFacts):
 
 
 def turn_of(request: Request) -> int:
-    """Return the turn of a request of a conversation."""
+    """Return the turn of a request of a challenged conversation."""
     return request.variant % STEP - CHALLENGED
 
 

@@ -57,7 +57,7 @@ class Exact(KnownFacts):
         return math.inf
 
     def requests(self, questions: Sequence[Question], grader: PrefixGrader, seed: int) -> list[Request]:
-        """Return a request for all answers to each question, enumerated; answers to multiple choice are one letter."""
+        """Return a request for all answers to each question, exactly enumerated; multiple choice takes one letter."""
         return [self._request(question, grader, seed) for question in questions]
 
     def _request(self, question: Question, grader: PrefixGrader, seed: int) -> Request:

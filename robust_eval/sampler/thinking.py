@@ -132,7 +132,7 @@ class Thinking(KnownFacts):
         return other
 
     def greedy_request(self, request: Request) -> Request:
-        """Return the request for a greedy answer without reasoning; from a service, with the smallest budget."""
+        """Return the request for a greedy answer without thinking; from a service, with the smallest budget."""
         if self.is_local:
             return replace(request, reasoning=Reasoning(()))
         return replace(request, **self._thinking(self.budgets[0]))

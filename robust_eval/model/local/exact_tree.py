@@ -132,7 +132,7 @@ def enumerate_answers(
     vocabulary: Vocabulary,
     generation: Generation,
 ) -> list[Enumerated]:
-    """Enumerate the answers to a block of requests that differ in nothing but prompts, seeds, matchers and budgets.
+    """Enumerate, in exact trees, the answers to requests that differ only in prompts, seeds, matchers and budgets.
 
     With a precision, questions are enumerated with a small fraction of their nodes first, and again with more while a
     standard error is above it.

@@ -38,7 +38,7 @@ class Prefixes(Protocol):
     """Protocol of evaluators of prefixes of the answers to a block of prompts, level by level."""
 
     def roots(self, prompts: Sequence[Sequence[int]]) -> Logits:
-        """Return logits (prompts, V) after whole prompts."""
+        """Return logits (prompts, V) after whole prompts, the roots of all prefixes."""
 
     def children(self, parents: Ids, tokens: Ids) -> Logits:
         """Return logits (m, V) after m prefixes: ``parents`` (ascending) indexes the rows of the last call's logits,
@@ -128,7 +128,7 @@ class PrefixRows:
         self._shared = SharedPrompt(model, shared)
 
     def roots(self, prompts: Sequence[Sequence[int]]) -> Tensor:
-        """Return logits (prompts, V) after whole prompts of one length that begin with the shared tokens."""
+        """Return logits (prompts, V) after whole prompts (roots) of one length that begin with the shared tokens."""
         self._cache = self._shared.repeated(len(prompts))
         suffixes = [list(prompt)[self._shared.length :] for prompt in prompts]
         return self._forward(to_device(np.array(suffixes), self._model.device))
@@ -186,7 +186,7 @@ class PackedPrefixes:
 
     @torch.inference_mode()
     def roots(self, prompts: Sequence[Sequence[int]], deepest: bool = False) -> OutputHead:
-        """Return logits (prompts, V) after whole prompts, which continue the shared tokens by at least one.
+        """Return logits (prompts, V) after whole prompts, the roots, which continue the shared tokens by at least one.
 
         A common prefix of several of them is evaluated once if that is cheaper, or always with ``deepest``.
         """

@@ -75,7 +75,7 @@ class PromptEncoder:
 
 
 def _shows_system_role(tokenizer: Any) -> bool:
-    """Return whether the chat template shows a system message; some raise, and some drop it silently."""
+    """Return whether a prompt's chat template shows a system message; some raise, and some drop it silently."""
     from jinja2 import TemplateError
 
     messages = Prompt("SYSTEM LINE", (), "question").messages()
@@ -93,7 +93,7 @@ _SEED_STEP = 1_000_003
 
 @dataclass(frozen=True)
 class ReasoningFormat:
-    """Format of a model's reasoning: at most ``budget`` tokens up to the tag ``end``, which is appended if missing."""
+    """Format of reasoning in prompts: at most ``budget`` tokens up to the tag ``end``, which is appended if missing."""
 
     tokenizer: Any
     budget: int

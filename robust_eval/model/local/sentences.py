@@ -73,7 +73,7 @@ def sentence_transformer(path: str) -> Any:
 
 
 def fit_of_answers(path: str, pairs: Sequence[tuple[str, str]]) -> list[float]:
-    """Return the fit of each answer to its question, by the cross-encoder ``path``; higher is better.
+    """Return the fit of each answer to its question by the sentence model (cross-encoder) ``path``; higher is better.
 
     ``pairs`` are (question, answer). UserError if the model cannot be loaded.
     """

@@ -65,7 +65,7 @@ def _powers(temperatures: tuple[float, ...]) -> _Powers:
 
 
 class LogitHistogram:
-    """Histograms of rows of logits on the CPU; one buffer serves all blocks of rows."""
+    """Histogram of logits in bins, for sums at all temperatures on the CPU; one buffer serves all blocks of rows."""
 
     def __init__(self, temperatures: Sequence[float], rows: int, size: int) -> None:
         self._powers = _powers(tuple(temperatures))
@@ -77,7 +77,7 @@ class LogitHistogram:
         self._sums = torch.empty((3, rows, BINS), dtype=torch.float64)
 
     def totals(self, x: Tensor) -> Tensor:
-        """Count the logits x (m, V) of a block, less the largest of each row; return (m, T) Σ exp(x / t) in float64.
+        """Count the logits x (m, V), less each row's largest, in bins; return (m, T) Σ exp(x / t) in float64.
 
         The sums of the bins are exact, and so independent of the order: a float64 has enough bits for the sum of the
         float32 numbers of one bin.

@@ -103,7 +103,7 @@ class TransformersModel(LanguageModel):
         batch_context: BatchContext | None,
         stop: tuple[bytes, ...] = (),
     ) -> Iterator[list[Reply]]:
-        """Yield the replies to the missing requests in blocks, in their order; ``stop`` are additional stop strings."""
+        """Yield the loaded model's replies to missing requests in blocks, in order; ``stop`` are added stop strings."""
         sizes, max_answers = self.config.block_sizes, self.config.max_answers_at_once
         divided = [encoded] if batch_context else growing_blocks(encoded, max_answers, sizes)
         batch_context = batch_context or BatchContext.of(encoded)
@@ -160,7 +160,7 @@ class TransformersModel(LanguageModel):
                 yield [trace_prompts.read(reply) for reply in replies if reply.request.item in missing]
 
     def _generate(self, encoded: list[tuple[list[int], Request]], stop: tuple[bytes, ...] = ()) -> list[Reply]:
-        """Generate the reply to each request, in their order; ``stop`` are additional stop strings."""
+        """Generate the loaded model's reply to each request, in their order; ``stop`` are additional stop strings."""
         order = sorted(range(len(encoded)), key=lambda place: len(encoded[place][0]))
         ascending = [encoded[place] for place in order]
         batch_context = BatchContext.of(ascending)

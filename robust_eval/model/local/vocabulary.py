@@ -39,7 +39,7 @@ class Vocabulary:
 
     @cached_property
     def _first_line_ends(self) -> tuple[Ids, Ids]:
-        """End tokens of a blank answer, and of one that is not, if its first line ends it."""
+        """End tokens of the vocabulary for a blank answer, and for one that is not, if its first line ends it."""
         breaks = np.flatnonzero(self.texts.breaks_line)
         something = [bool(self.texts.raw[token].split(b"\n", 1)[0].strip()) for token in breaks]
         return np.union1d(self.end_ids, breaks[np.array(something, dtype=bool)]), np.union1d(self.end_ids, breaks)
@@ -143,7 +143,7 @@ class NextTokenClassifier:
 
 
 class AnswerTexts:
-    """Decoder of the answers of a loaded ``model``, prompted in a ``prompt_style``.
+    """Decoder of answers by the vocabulary of a loaded ``model``, prompted in a ``prompt_style``.
 
     Strings in ``stop`` end an answer. ``vocabularies`` has two entries: True for answers that are the first line of a
     reply, False for answers that are the whole reply.

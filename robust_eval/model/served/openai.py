@@ -113,7 +113,7 @@ class OpenAI(ServiceSettings):
 
 
 def _is_address(url: str) -> bool:
-    """Return whether this is the address of a server: scheme, host, and a valid port."""
+    """Return whether this is an address for OpenAI's protocol: scheme, host, and a valid port."""
     try:
         address = urlsplit(url)
         return address.scheme in ("http", "https") and bool(address.hostname) and address.port != 0

@@ -97,7 +97,7 @@ def _one_reply(settings: ServiceSettings, can: Capabilities, requests: Sequence[
 
 
 def unfaithful(settings: ServiceSettings, can: Capabilities) -> Iterator[str]:
-    """Yield warnings of unfaithful sampling, with the consequence, unless the settings account for it."""
+    """Yield warnings of unfaithful sampling, in place of refusals, unless the settings account for it."""
     if can.ignores_temperature and settings.takes_temperature is not False:
         yield (
             f"{settings.server} ignores the temperature: its replies at 0 and {can.highest_temperature:g} are equal. "
@@ -118,7 +118,7 @@ def unfaithful(settings: ServiceSettings, can: Capabilities) -> Iterator[str]:
 
 
 def repeats_itself(settings: ServiceSettings, temperature: float) -> str:
-    """Return the message that replies are equal too often for independent draws, with a remedy."""
+    """Return the refusal of replies that are equal too often for independent draws, with a remedy."""
     return (
         f"{settings.server} repeats itself: its replies at temperature {temperature:g} agree so often that "
         "independent draws with these log-probabilities would do so in fewer than one in a billion runs; "
@@ -127,7 +127,7 @@ def repeats_itself(settings: ServiceSettings, temperature: float) -> str:
 
 
 def draws_otherwise(settings: ServiceSettings, temperature: float, drawn_at: float) -> str:
-    """Return the message that replies are drawn as if at another temperature, with a remedy."""
+    """Return the refusal of replies that are drawn as if at another temperature, with a remedy."""
     return (
         f"according to its log-probabilities, {settings.server} draws at temperature {temperature:g} as if at about "
         f"{drawn_at:g}. It caps or ignores the temperature, or silently truncates the distribution: set "

@@ -210,7 +210,7 @@ class ServedModel(LanguageModel):
 
     @asynccontextmanager
     async def _probing(self) -> AsyncIterator[Patience]:
-        """Yield the retries of a probe; raise OutageError if it takes longer than the timeout of an answer."""
+        """Yield the retries of a served model's probe; raise OutageError if it takes longer than an answer may."""
         seconds = self.settings.total_timeout
         try:
             async with asyncio.timeout(seconds):

@@ -365,7 +365,7 @@ def renormalized(tokens: Sequence[TopKToken], temperature: float) -> Floats:
 
 
 def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
-    """Return the mean of the estimates from draws and its standard error, with one more draw :data:`DEVIATION` off."""
+    """Return mean and standard error of estimates from draws in a top-k tree, with one more :data:`DEVIATION` off."""
     mean = float(np.mean(values))
     return mean, float(np.sqrt(((np.asarray(values) - mean) ** 2).sum() + DEVIATION**2) / len(values))
 
@@ -402,7 +402,7 @@ class CurveEstimate:
         return [t for t in requested if self.how[self.temperatures.index(t)] is None]
 
     def points_near_threshold(self, requested: Sequence[float]) -> list[float]:
-        """Return the temperatures with draws at which the accuracy of the neighbours is near one half.
+        """Return the temperatures with draws in a top-k tree at which the accuracy of the neighbours is near one half.
 
         There a few more draws decide at which temperature a fact breaks. The draws at a temperature itself do not
         decide about more of them, so that their mean stays unbiased.

@@ -75,7 +75,7 @@ class Pace:
 
     @property
     def paused_seconds(self) -> float:
-        """Duration of the pauses that the server imposed; overlapping ones count once."""
+        """Duration of the limiter's pauses, which the server imposed; overlapping ones count once."""
         return self._imposed_seconds - max(0.0, self._resumes_at - self._clock())
 
     @asynccontextmanager
@@ -168,7 +168,7 @@ class _Start(NamedTuple):
 
 
 class _Window:
-    """Window of concurrent requests; see :class:`Pace`."""
+    """Window of concurrent requests that the rate limiter allows; see :class:`Pace`."""
 
     def __init__(self, maximum: int, first: int) -> None:
         if maximum < 1:

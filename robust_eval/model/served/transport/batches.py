@@ -58,7 +58,7 @@ def line_name(request: str, call: Call) -> str:
 
 
 class LineName(NamedTuple):
-    """Parts of a ``custom_id``: the name of a request, the temperature, and the trials."""
+    """Parts of a ``custom_id`` of a batch's line: the name of a request, the temperature, and the trials."""
 
     request: str
     temperature: float
