@@ -334,7 +334,7 @@ class LanguageModel(Protocol):
         )
 
     def use_rate_limiter(self, limiter: Any) -> None:
-        """Let the model use a rate limiter that other processes share; by default it sends nothing."""
+        """Let the language model use a rate limiter that other processes share; by default it sends nothing."""
         return
 
     def batch_context(self) -> Any:

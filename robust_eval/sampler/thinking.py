@@ -83,7 +83,7 @@ class Thinking(KnownFacts):
         return self.seeded_sample(list(questions), seed)
 
     def requests(self, questions: Sequence[Question], grader: PrefixGrader, seed: int) -> list[Request]:
-        """Return the requests with all budgets to a service; the maximum for a local model, whose traces may differ."""
+        """Return the thinking requests to a service; the maximum for a local model: traces may differ at every budget."""
         if not self.is_local:
             return [self._served(question, budget, grader, seed) for question in questions for budget in self.budgets]
         planned = self.trace_requests(questions, seed)
