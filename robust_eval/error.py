@@ -20,7 +20,7 @@ class UserError(ValueError):
 
 
 class OutageError(UserError):
-    """Outage of an external resource: a server, an API key, credit, a judge model. It is no result of the model."""
+    """Outage error: an external resource fails (server, API key, credit, judge model). It is no result of the model."""
 
 
 @contextmanager

@@ -73,7 +73,7 @@ def own_temperature_profile(
 
 
 def _without_effort(model: ModelConfig, supported: Temperatures) -> str:
-    """Return the reason why the profile cannot compare reasoning efforts; empty if it can."""
+    """Return the reason why a model at its own temperature cannot compare reasoning efforts; empty if it can."""
     if getattr(model, "reasoning_effort", None) is not None:
         return "model.reasoning_effort sets one"
     if not supported.takes_effort:

@@ -28,7 +28,7 @@ _ORDINAL = re.compile(r"(\d+)(?:st|nd|rd|th)")
 
 @dataclass
 class Levenshtein(Grader):
-    """Free text is right if it is an accepted answer, perhaps misspelt.
+    """Grader by Levenshtein distance: free text is right if it is an accepted answer, perhaps misspelt.
 
     The similarity of two normal forms is 1 − distance / length of the longer, where the distance is the least number
     of letters to insert, delete or replace. The reply is compared as a whole, so that this is approximate equality and
@@ -46,7 +46,7 @@ class Levenshtein(Grader):
             raise ValueError(f"similarity must be above 0 and at most 1, not {self.similarity}")
 
     def right(self, replies: Sequence[FreeReply]) -> list[bool]:
-        """Return True for each reply that is spelt almost like an accepted answer, by edit distance."""
+        """Return True for each reply that is almost an accepted answer by Levenshtein distance."""
         return [any(self._is_similar(reply.form, alias) for alias in reply.accepted) for reply in replies]
 
     def _is_similar(self, reply: str, alias: str) -> bool:
@@ -56,7 +56,7 @@ class Levenshtein(Grader):
 
 
 def _is_misspelt(one: str, other: str) -> bool:
-    """Return True if two similar forms differ in the spelling of their words only, by edit distance."""
+    """Return True if two similar forms differ by Levenshtein distance in the spelling of their words only."""
     words, counterparts = one.split(), other.split()
     if "".join(words) == "".join(counterparts):
         return True
@@ -66,7 +66,7 @@ def _is_misspelt(one: str, other: str) -> bool:
 
 
 def _pairs(words: Sequence[str], counterparts: Sequence[str]) -> Iterable[tuple[str, str]]:
-    """Return pairs of words for edit distances; if their numbers differ, all words between the equal ends joined."""
+    """Return pairs of words for Levenshtein distances; of unequal numbers, all words between the equal ends joined."""
     if len(words) == len(counterparts):
         return zip(words, counterparts, strict=True)
     start = Prefix.similarity(words, counterparts)

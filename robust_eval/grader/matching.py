@@ -30,7 +30,7 @@ class Matching(Grader):
             raise ValueError(f"grader.spelling must be lenient or strict, got {self.spelling}")
 
     def right(self, replies: Sequence[FreeReply]) -> list[bool]:
-        """Return True for each reply that contains an accepted answer by this comparison, or is one."""
+        """Return True for each reply that matches: it contains an accepted answer, or is one."""
         if self.contains == "equal":
             return [reply.exact for reply in replies]
         return [reply.exact or any(self._holds(form, reply.accepted) for form in reply.searched) for reply in replies]

@@ -121,7 +121,7 @@ class PrefixStates:
         return _encoded(text)
 
     def of_reply(self, reply: bytes) -> str:
-        """Return the canonical form of a reply that is right, and stays right, where ``reply`` does."""
+        """Return the canonical prefix for a whole reply: it is right, and stays right, where ``reply`` does."""
         text = _decoded(reply)
         return _readable(self._with_masked_end(self._masked(text)) if self._applies(reply) else text)
 
@@ -130,7 +130,7 @@ class PrefixStates:
         return self._placeholder != "" and len(f"{prefix.decode('utf-8', 'replace')}.".splitlines()) == 1
 
     def _masked(self, text: str) -> str:
-        """Return a canonical text, with placeholders for words before its end, without what they separate from it."""
+        """Return a prefix with placeholders for the words before its end, without what they separate from the end."""
         text = text.translate(_LOWER)
         if self._ascii and not text.isascii():
             text = _UNSEGMENTED_TEXT.sub(self._unsegmented_or_placeholder, text)
@@ -145,7 +145,7 @@ class PrefixStates:
         return text
 
     def _without_separators(self, text: str) -> str:
-        """Return a canonical text, not right, without signs and words that mean nothing behind its placeholder."""
+        """Return a prefix that is not right without signs and words that mean nothing behind its placeholder."""
         if not ((self._are_words or self._are_numbers) and text.startswith(self._placeholder)):
             return text
         if self._are_numbers:
@@ -157,7 +157,7 @@ class PrefixStates:
         return self._placeholder + (self._before_words if self._are_words else self._before_number)(parts[1], parts[2])
 
     def _before_words(self, signs: str, end: str) -> str:
-        """Return the canonical end of a text, and the signs before it, without words that begin no answer."""
+        """Return a prefix's canonical end, and the signs before it, without words that begin no answer."""
         if (
             not self._may_be_initials
             and _PLAIN.fullmatch(end)
@@ -177,7 +177,7 @@ class PrefixStates:
         return f"{signs}{end}"
 
     def _last_words(self, text: str, closing: str) -> str:
-        """Return the canonical text of words that may begin an answer, without those before, and the signs behind."""
+        """Return a prefix's last words that may begin an answer, without those before, and the signs behind."""
         if closing not in ("", "."):
             closing = " " if closing.endswith(" ") else ";"
         *words, last = re.findall("[a-z]+", text)
@@ -196,7 +196,7 @@ class PrefixStates:
         return closing if self._may_be_initials else " "
 
     def _before_number(self, signs: str, end: str) -> str:
-        """Return the canonical end of a text, and the signs before it, without an ended number that is in no date."""
+        """Return a prefix's canonical end, and the signs before it, without an ended number that is in no date."""
         if signs.endswith(" ") or (signs[-1] in ";!#*/=+" and end[:1].isdigit()):
             signs = " "
         elif signs[-1] in ";!#*/=+":
@@ -217,7 +217,7 @@ class PrefixStates:
         return closing
 
     def _with_masked_end(self, text: str) -> str:
-        """Return a canonical text with a placeholder for its last word, unless that may become part of an answer."""
+        """Return a prefix with a placeholder for its last word, if no continuation of that can be part of an answer."""
         first = f"{self._placeholder} "
         end = text.removeprefix(first)
         if first + end == text and end.isascii():

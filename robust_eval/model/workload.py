@@ -50,7 +50,7 @@ class Spending:
 
     @property
     def has_prices(self) -> bool:
-        """True if the prices of prompt and completion tokens are known."""
+        """True if the spending has prices of prompt and completion tokens."""
         return self.prompt_price is not None and self.completion_price is not None
 
     @property
@@ -77,7 +77,7 @@ class Spending:
         return self.budget is None or self.spent + sum(self.reserved) + price <= self.budget
 
     def use(self, prompt_tokens: int, completion_tokens: int, cached_tokens: int = 0) -> None:
-        """Add the token usage of a service to the spending."""
+        """Add the token usage of a service to the spending of the workload."""
         self.cached_tokens += min(cached_tokens, prompt_tokens)
         self.prompt_tokens += prompt_tokens
         self.completion_tokens += completion_tokens

@@ -26,8 +26,8 @@ _LONG_WORD = re.compile(r"[^\W\d_][\w'’]{3,}")
 
 
 def abstains(reply: str) -> bool:
-    """Return True if a reply, or its explicit answer, only says that it does not know: every sentence does, or is an
-    apology or an offer. A refusal, a hedge and a title do not.
+    """Return True for an abstention: a reply, or its explicit answer, only says that it does not know: every sentence
+    does, or is an apology or an offer. A refusal, a hedge and a title do not.
 
     >>> abstains("I'm sorry, but I don't know who wrote it. Could you tell me more?"), abstains("I'm not sure. Rome?")
     (True, False)

@@ -107,7 +107,7 @@ _DENIAL_WORDS = frozenset(_DENIAL_WORD_LIST.split())
 
 
 def is_denial(form: str) -> bool:
-    """Return True if a normal form denies, supposes or joins by itself: "not guilty" is an answer, and no aside."""
+    """Return True if a clause in normal form denies, supposes or joins by itself: "not guilty" is no aside."""
     return not _DENIAL_WORDS.isdisjoint(form.split()) or re.search(r"不|没|無|非|ない", form) is not None
 
 
@@ -138,8 +138,8 @@ def without_denials(text: str) -> str:
 
 
 def without_doubts(text: str) -> str:
-    """Return a text without sentences that name several candidates, begin with others or end in a question mark, and
-    without lists.
+    """Return a text without clauses in doubt: sentences that name several candidates, begin with others or end in a
+    question mark, and without lists.
 
     >>> without_doubts("It could be Sydney or Perth. It is Canberra.")
     'It is Canberra.'

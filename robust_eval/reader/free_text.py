@@ -185,7 +185,7 @@ def boxed(text: str) -> Iterator[str]:
 
 
 def marked_answers(text: str) -> list[str]:
-    """Return a reply's answers in marks of their own, the most explicit last: "####", an element, a box, a field."""
+    """Return free-text answers in marks of their own, the most explicit last: "####", an element, a box, a field."""
     return [
         *(match[1] for match in _AFTER_HASHES.finditer(text)),
         *(match[2] for match in _ELEMENT.finditer(text)),
@@ -222,8 +222,8 @@ def _as_text(value: Any) -> str:
 
 
 def explicit_answer(text: str) -> str | None:
-    """Return a reply's last explicit answer behind a label at the beginning of a line, else that of the last statement;
-    None where there is neither.
+    """Return a free text's last explicit answer behind a label at the beginning of a line, else that of the last
+    statement; None where there is neither.
     """
     if labelled := deque(_answers(_LABEL, text), maxlen=1):
         return labelled[0][1]

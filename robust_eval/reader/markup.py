@@ -102,6 +102,6 @@ def plain(reply: str) -> str:
 
 
 def compatible(reply: str) -> str:
-    """Return a reply with full-width, circled and boxed characters as plain ones: "（Ｃ）" is "(C)", "ⓒ" is "C"."""
+    """Return a reply with full-width, circled and boxed marks as plain ones: "（Ｃ）" is "(C)", "ⓒ" is "C"."""
     reply = re.sub("[ⓐ-ⓩ]", lambda circled: circled.group().upper(), reply)
     return unicodedata.normalize("NFKC", reply.translate(_WHITE_ON_BLACK))

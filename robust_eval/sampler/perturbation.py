@@ -20,7 +20,7 @@ ORDERS = (GIVEN, "rotations", "permutations")
 
 @dataclass
 class ChoiceOrders(Repetition):
-    """Raters by order and form of choices: rewrite 0 is the question itself, each other rater changes one thing.
+    """Perturbation by order and form of choices: rewrite 0 is the question itself, each other rater changes one thing.
 
     Questions without choices are left out. With ``trials`` above 1 each rater answers several times.
     """
@@ -56,11 +56,11 @@ class ChoiceOrders(Repetition):
 
     @property
     def repetitions(self) -> float:
-        """Minimum number of raters' answers to each question at each temperature: more choices have more orders."""
+        """Minimum number of answers to each perturbed question at each temperature: more choices have more orders."""
         return (1 + (self.orders != GIVEN) + len(self.forms)) * self.trials
 
     def candidates(self, questions: Sequence[Question]) -> list[Question]:
-        """Return the questions that have choices to put in order; NothingKeptError where none has."""
+        """Return the questions whose choices can be perturbed in order; NothingKeptError where none has choices."""
         chosen = [question for question in questions if len(question.choices) > 1]
         if not chosen:
             raise NothingKeptError(
@@ -70,7 +70,7 @@ class ChoiceOrders(Repetition):
         return chosen
 
     def requests(self, questions: Sequence[Question], grader: PrefixGrader, seed: int) -> list[Request]:
-        """Return requests of all raters for ``trials`` answers to each question at every temperature, in each wording,
+        """Return requests for ``trials`` answers to each perturbed question at every temperature, in each wording,
         order and form; none for a question without choices unless rewrites vary.
         """
         requests = []
@@ -91,7 +91,7 @@ class ChoiceOrders(Repetition):
         return requests
 
     def _arrangements(self, question: Question, seed: int) -> dict[int, Arrangement]:
-        """Return the arrangements of a question's choices, by the number of the rater."""
+        """Return the perturbations of a question's choices, by the number of the rater."""
         choices = len(question.choices)
         arrangements: dict[int, Arrangement] = {}
         if choices < 2:
@@ -106,7 +106,7 @@ class ChoiceOrders(Repetition):
 
 @dataclass
 class Perturbation(ChoiceOrders):
-    """Raters of MultiQ&A: the question itself (rewrite 0), its rewrites, and orders and forms of the choices if set."""
+    """Perturbation of MultiQ&A: the question (rewrite 0), its rewrites, and orders and forms of choices are raters."""
 
     trials: int = 1
     """Number of independent answers of each rater at each temperature."""

@@ -94,7 +94,7 @@ class RateLimiterActor:
         await stack.aclose()
 
     async def _expire(self, number: int) -> None:
-        """End the permit of an actor that may be lost, at the maximum cost: the service may have billed the request."""
+        """End a permit of the shared rate limiter at its maximum cost if its actor may be lost: it may be billed."""
         await asyncio.sleep(self._lease)
         stack, _, most = self._under_way.pop(number)
         del self._leases[number]
@@ -102,7 +102,7 @@ class RateLimiterActor:
         await stack.aclose()
 
     async def counted(self, process: str, answered: int, failed: int) -> tuple[int, int]:
-        """Return the counts of all actors together; ``process`` is the caller's name. See RateLimiter.counted."""
+        """Return the shared counts of all actors; ``process`` is the caller's name. See RateLimiter.counted."""
         self._counted[process] = answered, failed
         totals = [sum(numbers) for numbers in zip(*self._counted.values(), strict=True)]
         return totals[0], totals[1]

@@ -18,7 +18,7 @@ MAX_DEPTH = 4
 
 @dataclass(frozen=True)
 class TreeStage:
-    """Stage of a prompt tree: runs of tokens that one pass evaluates, n different ones, each after one before it.
+    """Stage of a batch's prompt tree: n different runs of tokens that one pass evaluates, each after one before it.
 
     ``tokens`` holds the n runs, some of which may be empty, and ``parents`` (n,) the indices of their predecessors.
     """
@@ -28,7 +28,7 @@ class TreeStage:
 
     @property
     def width(self) -> int:
-        """Length of the longest run of a stage of the prompt tree: shorter ones are padded to it."""
+        """Length of the longest run in a stage of a batch's prompt tree: shorter ones are padded to it."""
         return max(map(len, self.tokens))
 
 
@@ -41,7 +41,7 @@ class PromptTree:
 
     @classmethod
     def of(cls, sequences: Sequence[Sequence[int]], cheapest: bool = True) -> "PromptTree":
-        """Return the cheapest prompt tree, which may be a row for each prompt, or the deepest.
+        """Return the cheapest prompt tree of a batch, which may be a row for each prompt, or the deepest.
 
         >>> tree = PromptTree.of([[1] * 99 + [2], [1] * 99 + [3], [4] * 100])
         >>> [[len(run) for run in stage.tokens] for stage in tree.stages], tree.leaves
@@ -53,7 +53,7 @@ class PromptTree:
 
     @classmethod
     def in_stages(cls, sequences: Sequence[Sequence[int]], depth: int) -> "PromptTree":
-        """Return the prompt tree of at most ``depth`` stages; in the last one each prompt has its own run."""
+        """Return a batch's prompt tree of at most ``depth`` stages; in the last one each prompt has its own run."""
         stages: list[TreeStage] = []
         places, done = [0] * len(sequences), [0] * len(sequences)
         while len(stages) < depth and not (stages and all(map(_ended, sequences, done))):

@@ -146,7 +146,7 @@ class LevelDraws:
             self._chunks.append([block, sums.sum(dim=-1).log(), *of_block])
 
     def result(self) -> TokenDraws:
-        """Return the drawn tokens, in the order of the answers."""
+        """Return the draws (tokens), in the order of the answers."""
         columns = [*zip(*self._batches, strict=True)]
         if self._chunks:
             *known, weights, block_values = zip(*self._chunks, strict=True)

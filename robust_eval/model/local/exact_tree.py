@@ -305,7 +305,7 @@ class _Trees:
         return places.ravel()[order], summary.scores.ravel()[order], limits
 
     def _end(self, rows: Ids, sides: Ids, masses: Floats, tokens: Ids, logprobs: Floats, last: bool) -> None:
-        """Record enumerated answers that end with ``tokens`` (m,) at a level's prefixes, and all with the same end."""
+        """Record exact answers that end with ``tokens`` (m,) at a tree's prefixes, and all with the same end."""
         level = self._level
         reasons = ["length" if last else "stop" if side == WRONG else "closed" for side in sides.tolist()]
         for place in np.flatnonzero(sides == RIGHT) if not last else ():
@@ -367,7 +367,7 @@ class _Trees:
 
 
 def _held(sets: Sequence[Ids], places: Ids, size: int) -> Mask:
-    """Return which of places (m,) in (rows × ``size`` tokens) are in the sets of ascending token ids of their rows."""
+    """Return which places (m,) in a tree's (rows × ``size`` tokens) are in the sets of ascending ids of their rows."""
     starts = np.repeat(np.arange(len(sets)) * size, [len(ids) for ids in sets])
     held = np.append(starts + np.concatenate(sets), len(sets) * size)
     return np.asarray(held[np.searchsorted(held, places)] == places)
@@ -414,7 +414,7 @@ def enumerate_choices(
     vocabulary: Vocabulary,
     generation: Generation,
 ) -> list[Enumerated]:
-    """Enumerate choices: probability of each choice of questions at every temperature, from one row of logits.
+    """Enumerate choices as a tree of one level: their exact probability at every temperature, from one row of logits.
 
     Each choice is an answer of one token. All other tokens together are one more answer, represented by the likeliest.
     """

@@ -149,12 +149,12 @@ class ReasoningFormat:
         return replace(one, matcher=None, stop_on_match=False)
 
     def with_reasoning(self, answer: Completion, tokens: Sequence[int]) -> Completion:
-        """Return an answer with the trace of these tokens as its reasoning."""
+        """Return an answer with the trace of these tokens of its prompt as its reasoning."""
         text = self._text(tokens, whole=False).strip()
         return answer._replace(reasoning=text, reasoning_tokens=len(tokens)) if tokens else answer
 
     def with_trace(self, answer: Completion, trace: Completion) -> Completion:
-        """Return an answer with the trace before it as its reasoning, in the place of the trace."""
+        """Return an answer with the trace in its prompt as its reasoning, in the place of the trace."""
         ids = list(trace.token_ids or ())
         return answer._replace(
             trial=trace.trial,
@@ -181,7 +181,7 @@ class ReasoningPrompts:
 
     @property
     def stop(self) -> tuple[bytes, ...]:
-        """End of a reasoning trace: the tag."""
+        """End of reasoning after an encoded prompt: the tag."""
         return (self._thinking.end.encode(),)
 
     def prompt(self, request: Request) -> list[int]:

@@ -77,7 +77,7 @@ class LogitHistogram:
         self._sums = torch.empty((3, rows, BINS), dtype=torch.float64)
 
     def totals(self, x: Tensor) -> Tensor:
-        """Count the logits x (m, V), less each row's largest, in bins; return (m, T) Σ exp(x / t) in float64.
+        """Count the logits x (m, V), less each row's largest, in bins; return (m, T) tempered Σ exp(x / t) in float64.
 
         The sums of the bins are exact, and so independent of the order: a float64 has enough bits for the sum of the
         float32 numbers of one bin.
@@ -105,7 +105,7 @@ class LogitHistogram:
         return sums
 
     def _of_many(self, row: int, tokens: Tensor) -> Tensor:
-        """Return (T,) Σ exp(x / t) by bins over many tokens of a row."""
+        """Return (T,) tempered Σ exp(x / t) by bins over many tokens of a row."""
         bins, moment = self._bin[row, tokens], self._distance[row, tokens].double()
         sums = moment.new_zeros((3, BINS))
         self._count(bins, moment, sums)
@@ -213,7 +213,7 @@ class _TruncatedPowers:
         self._powers: list[Tensor] = []
 
     def totals(self, x: Tensor) -> Tensor:
-        """Return (m, T) truncated sums over each row of x (m, V), the logits less the largest, in float64."""
+        """Return (m, T) truncated tempered sums over each row of x (m, V), the logits less the largest, in float64."""
         self._powers = [self._generation.truncated(x / t).exp_() for t in self._temperatures]
         return torch.stack([row_sums(power) for power in self._powers], dim=-1)
 

@@ -97,7 +97,7 @@ class TorchSums:
         self._temperatures = temperatures
 
     def totals(self, x: Tensor) -> Tensor:
-        """Return (m, T) Σ exp(x / t) by torch, in float64, over each row of x (m, V), the logits less the largest."""
+        """Return (m, T) sums Σ exp(x / t) by torch, in float64, over rows x (m, V), logits less the largest."""
         self._x = x
         return torch.stack([halved(self._powers(t)) for t in self._temperatures], dim=-1)
 
@@ -150,7 +150,7 @@ class TritonSums:
         return out
 
     def importance(self, weights: Tensor, out: Tensor) -> None:
-        """Write the importance of the tokens by Triton; see :class:`TorchSums`."""
+        """Write the importance of the vocabulary's tokens by Triton; see :class:`TorchSums`."""
         grid = len(out), triton.cdiv(out.shape[1], self._constants["block"])
         self._launch(_importance_kernel, grid, weights.contiguous(), out, out.stride(0), out.shape[1])
 
@@ -181,7 +181,7 @@ def _kernels_work(temperatures: tuple[float, ...], size: int, device: torch.devi
 
 
 def _check_kernels(temperatures: tuple[float, ...], size: int, device: torch.device) -> None:
-    """Raise ArithmeticError if Triton's kernels do not agree with torch on two rows of random logits."""
+    """Raise ArithmeticError if Triton's sums do not agree with torch's on two rows of random logits."""
     random = np.random.default_rng(0)
     x = to_device(random.normal(scale=3, size=(2, size)).astype(np.float32), device)
     x -= x.amax(dim=-1, keepdim=True)

@@ -115,7 +115,7 @@ def _carrying(tokens: Sequence[Token], end: int) -> int:
 
 
 def request_body(settings: ServiceSettings, capabilities: Capabilities, call: Call) -> dict[str, Any]:
-    """Return the body of a call's request without the prompt."""
+    """Return the body of a request for completions without the prompt."""
     request = call.request
     body = truncation(settings, capabilities) | extra_body(settings)
     body |= {capabilities.limit: settings.reply_tokens(request.max_new_tokens), **settings.reasoning_parameter(request)}
@@ -149,7 +149,7 @@ def truncation(settings: ServiceSettings, capabilities: Capabilities) -> dict[st
 
 
 def extra_body(settings: ServiceSettings) -> dict[str, Any]:
-    """Return the additional settings of every call's body."""
+    """Return the additional settings in the body of every request for completions."""
     return {**(settings.extra_body or {}), **settings.thinking()}
 
 

@@ -210,7 +210,7 @@ async def _ids(ask: Ask, fields: Mapping[str, Any], special: bool = True) -> lis
 
 
 async def find_continuation(ask: Ask, settings: LogprobSettings, prompt: Prompt) -> tuple[Continuation | None, str]:
-    """Return the surest method that reproduces a plain answer to this prompt, or None and the reason.
+    """Find the surest method of continuation that reproduces a plain answer to this prompt, or None and the reason.
 
     Raises UnansweredError for a fault of the server.
     """

@@ -141,7 +141,7 @@ class Usage:
     names: dict[str, Any] = field(default_factory=dict)
 
     def add(self, response: ServiceResponse) -> None:
-        """Add the token usage of a response."""
+        """Add the token usage of a response to that of exact answers."""
         self.prompt += response.prompt_tokens
         listed = sum(map(len, response.positions))  # some servers count only the first of several answers
         self.completion += max(response.completion_tokens, listed)
@@ -378,7 +378,7 @@ def drawn_shares(choices: Choices, position: Position, temperature: float) -> Fl
 
 
 def _token_indices(choices: Choices, tokens: Sequence[TopKToken]) -> list[np.ndarray]:
-    """Return the indices of the top-k tokens of each choice, and of those of none."""
+    """Return the indices of the top-k tokens of each choice, exact answers, and of those of none."""
     chosen = choices.tokens(TokenTexts([token.text for token in tokens]))
     taken = np.concatenate([np.empty(0, dtype=np.intp), *chosen])
     return [*chosen, np.setdiff1d(np.arange(len(tokens)), taken)]
