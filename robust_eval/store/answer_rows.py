@@ -16,12 +16,12 @@ from robust_eval.model.logprobs import fault
 
 
 def answers_keys(identity: Mapping[str, Any], requests: Sequence[Request]) -> dict[Item, bytes]:
-    """Return the key of the answers to each of several requests."""
+    """Return the store's key of the answers to each of several requests."""
     return {request.item: answers_key(identity, request) for request in requests}
 
 
 def answers_key(identity: Mapping[str, Any], request: Request) -> bytes:
-    """Return the key of the answers to a request: a hash of all that determines them except temperatures and trials.
+    """Return the store's key of a request's answers: a hash of all that determines them but temperatures and trials.
 
     Every trial has its own random numbers, so more trials can be added under one key. The matcher is part of the key
     only if answers end once they are right, or are enumerated.
@@ -50,12 +50,12 @@ def answers_key(identity: Mapping[str, Any], request: Request) -> bytes:
 
 
 def curve_key(answers: bytes) -> bytes:
-    """Return the key of the accuracy curve of enumerated answers that have the key ``answers``."""
+    """Return the store's key of the accuracy curve of enumerated answers that have the key ``answers``."""
     return _digest({"curve": answers.hex()})
 
 
 def description_key(identity: Mapping[str, Any]) -> bytes:
-    """Return the key of the description of a model."""
+    """Return the store's key of the description of a model."""
     return _digest({"description": identity})
 
 
@@ -64,7 +64,7 @@ def _digest(determinants: Mapping[str, Any]) -> bytes:
 
 
 def merge_answers(before: pa.Table | None, now: pa.Table, request: Request) -> pa.Table:
-    """Return the new answers, and those from ``before`` at other temperatures or in other trials."""
+    """Return the new rows of answers, and those from ``before`` at other temperatures or in other trials."""
     if before is None or request.enumeration is not None:
         return now
     new = set(_conditions(now))
@@ -73,7 +73,7 @@ def merge_answers(before: pa.Table | None, now: pa.Table, request: Request) -> p
 
 
 def requested_answers(table: pa.Table | None, request: Request) -> pa.Table | None:
-    """Return the requested rows of a table of answers, in their order; None if some are missing."""
+    """Return the requested answer rows of a stored table, in their order; None if some are missing."""
     if table is None:
         return None
     if request.enumeration is not None:
@@ -85,26 +85,26 @@ def requested_answers(table: pa.Table | None, request: Request) -> pa.Table | No
 
 
 def rows_at(table: pa.Table, conditions: Sequence[TrialKey], request: Request) -> pa.Table:
-    """Return the rows of these temperatures and trials, in their order."""
+    """Return the answer rows of these temperatures and trials, in their order."""
     indices = {condition: row for row, condition in enumerate(_conditions(table))}
     return _weighted(table.take(pa.array([indices[each] for each in conditions], pa.int64())), request)
 
 
 def requested_among(table: pa.Table, request: Request) -> pa.Table:
-    """Return the requested answers of a table."""
+    """Return the requested answers of a table of stored rows."""
     conditions = set(request.conditions)
     return table.filter(pa.array([condition in conditions for condition in _conditions(table)], pa.bool_()))
 
 
 def with_cached_conditions(request: Request, stored: pa.Table | None) -> Request:
-    """Return the request with its stored answers."""
+    """Return the request with its cached answers."""
     if stored is None or request.enumeration is not None:
         return request
     return replace(request, cached=frozenset(_conditions(stored)))
 
 
 def with_valid_logprobs(table: pa.Table, request: Request) -> pa.Table:
-    """Return the answers except those with invalid log-probabilities."""
+    """Return the answer rows except those with invalid log-probabilities."""
     if not request.top_logprobs:
         return table
     columns = rows(table, "outcome", "token_logprobs", "top_logprobs", "answer_tokens")
@@ -116,17 +116,17 @@ def with_valid_logprobs(table: pa.Table, request: Request) -> pa.Table:
 
 
 def _conditions(table: pa.Table) -> list[TrialKey]:
-    """Return temperature and trial of each row."""
+    """Return temperature and trial of each answer row."""
     return list(rows(table, "temperature", "trial"))
 
 
 def _weighted(table: pa.Table, request: Request) -> pa.Table:
-    """Return draws with the weight 1/k of each of k, and with the form of the request."""
+    """Return rows of drawn answers with the weight 1/k of each of k, and with the form of the request."""
     return _formed(with_columns(table, {"weight": np.full(table.num_rows, 1 / request.trials)}), request)
 
 
 def _formed(table: pa.Table, request: Request) -> pa.Table:
-    """Return the answers with the form of the request."""
+    """Return the answer rows with the form of the request."""
     if request.form is None:
         return table
     return with_columns(table, {"form": [request.form] * table.num_rows})
@@ -139,7 +139,7 @@ Name = TypeVar("Name", bound=Hashable)
 
 
 class Tables(Generic[Name]):
-    """Tables of one schema by name, merged into a few large ones: an Arrow table takes ten kilobytes besides its rows.
+    """Tables of answer rows of one schema by name, merged into large ones: an Arrow table takes ten kilobytes itself.
 
     >>> tables = Tables(pa.schema({"n": pa.int64()}))
     >>> tables["a"], tables["b"] = pa.table({"n": [1, 2]}), pa.table({"n": [3]})
@@ -164,11 +164,11 @@ class Tables(Generic[Name]):
         return name in self._indices
 
     def names(self) -> Set[Name]:
-        """Return the names of all tables."""
+        """Return the names of all tables of answer rows."""
         return self._indices.keys()
 
     def together(self, names: Iterable[Name]) -> pa.Table:
-        """Return the tables of these names as one table, in this order; KeyError for an unknown name."""
+        """Return the answer rows of these names as one table, in this order; KeyError for an unknown name."""
         self._join()
         indices = [self._indices[name] for name in names]
         if len(self._large) > 1:  # merged column by column, so that there are never two copies of all

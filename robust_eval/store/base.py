@@ -10,10 +10,10 @@ class Store(Protocol):
     """Store of answers; a dataclass whose fields are its configuration."""
 
     def open(self) -> AbstractContextManager["Entries"]:
-        """Open the entries for reading and writing; UserError if that fails."""
+        """Open the store's entries for reading and writing; UserError if that fails."""
 
     def again(self) -> str:
-        """Return in words how a stopped run is resumed."""
+        """Return in words how a stopped run is resumed from this store."""
         return "repeat the command to resume from the answers in the store"
 
 
@@ -21,13 +21,13 @@ class Entries(Protocol):
     """Entries of an open store."""
 
     def get(self, keys: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the stored keys among these with their values, in any order."""
+        """Yield the store's keys among these with their values, in any order."""
 
     def put(self, entries: Mapping[bytes, bytes]) -> None:
-        """Store all of these entries or none, replacing earlier values; return when they are on the disk."""
+        """Store all of these entries or none, replacing earlier values in the store; return when they are on disk."""
 
     def lock_keys(self, keys: Iterable[bytes]) -> AbstractContextManager[None]:
-        """Lock these keys: another process with one of them waits, and then gets the stored value."""
+        """Lock these keys of the store: another process with one of them waits, and then gets the stored value."""
 
     def size(self) -> str:
         """Return the size and the folder of the store in words."""
@@ -38,7 +38,7 @@ class NoStore(Store):
     """store=none: all requests are sent, and a stopped run starts again."""
 
     def open(self) -> AbstractContextManager[Entries]:
-        """Return no entries."""
+        """Return no entries, as there is no store."""
         return nullcontext(_NoEntries())
 
     def again(self) -> str:

@@ -31,7 +31,7 @@ class ParquetStore(Store):
 
     @contextmanager
     def open(self) -> Iterator[Entries]:
-        """Create the folder, if it is missing, and return its entries."""
+        """Create the folder of Parquet files, if it is missing, and return its entries."""
         folder = Path(self.folder) / FOLDER
         with writing("the store", folder):
             folder.mkdir(parents=True, exist_ok=True)
@@ -50,7 +50,7 @@ class ParquetEntries(Entries):
         self._files: dict[bytes, Path] = {}
 
     def get(self, keys: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the intact entries of these keys, after a look for new files."""
+        """Yield the intact entries of these keys, after a look for new Parquet files."""
         self._read_new_keys()
         by_file: dict[Path, set[bytes]] = {}
         for key in keys:
@@ -62,7 +62,7 @@ class ParquetEntries(Entries):
                     yield key, value
 
     def put(self, entries: Mapping[bytes, bytes]) -> None:
-        """Write the entries as one file: under a temporary name, synced, then renamed."""
+        """Write the entries as one Parquet file: under a temporary name, synced, then renamed."""
         if not entries:
             return
         columns = zip(*((key, value, _checksum(key, value)) for key, value in entries.items()), strict=True)
@@ -82,7 +82,7 @@ class ParquetEntries(Entries):
             raise UserError(f"store: {reason}: free space, or set store.folder to another folder") from problem
 
     def lock_keys(self, keys: Iterable[bytes]) -> AbstractContextManager[None]:
-        """Lock nothing: no lock is visible to all machines."""
+        """Lock nothing in the Parquet store: no lock is visible to all machines."""
         return nullcontext()
 
     def size(self) -> str:
@@ -92,7 +92,7 @@ class ParquetEntries(Entries):
         )
 
     def _read_new_keys(self) -> None:
-        """Read the keys of new files, the oldest first."""
+        """Read the keys of new Parquet files, the oldest first."""
         times = {file: file.stat().st_mtime_ns for file in self._folder.glob("*.parquet")}
         for file in sorted(times, key=lambda file: (times[file], file)):
             if self._read.get(file) != times[file]:
@@ -101,7 +101,7 @@ class ParquetEntries(Entries):
 
 
 def _rows(file: Path, columns: list[str]) -> Iterator[tuple[bytes, ...]]:
-    """Yield the rows of a file; none if it is damaged."""
+    """Yield the rows of a Parquet file; none if it is damaged."""
     try:
         with pq.ParquetFile(file) as opened:
             table = opened.read(columns=columns)

@@ -53,18 +53,18 @@ _TABLES = f"""
 
 
 class DamagedError(sqlite3.DatabaseError):
-    """Damage that SQLite does not notice."""
+    """Damage of a file that SQLite does not notice."""
 
 
 def connect(file: Path | str, uri: bool = False) -> sqlite3.Connection:
-    """Connect to a file; its texts are read as bytes, because damaged ones are not UTF-8."""
+    """Connect to an SQLite file; its texts are read as bytes, because damaged ones are not UTF-8."""
     connection = sqlite3.connect(file, timeout=SQLITE_TIMEOUT, isolation_level=None, uri=uri)
     connection.text_factory = bytes
     return connection
 
 
 def prepare(connection: sqlite3.Connection) -> None:
-    """Create the tables in a new file, whose creation may have been interrupted, and check that it is writable."""
+    """Create the tables in a new SQLite file, whose creation may have been interrupted, and check it is writable."""
     ((pages,),) = connection.execute("PRAGMA page_count").fetchall()
     if pages <= 1 and not connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall():
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # writes the first page
@@ -75,7 +75,7 @@ def prepare(connection: sqlite3.Connection) -> None:
 
 
 def written_by(connection: sqlite3.Connection) -> int | None:
-    """Return the format of the file; None if it is unreadable."""
+    """Return the format of the SQLite file; None if it is unreadable."""
     names = connection.execute("SELECT name FROM format").fetchall()
     match = _FORMAT.fullmatch(names[0][0]) if len(names) == 1 and isinstance(names[0][0], bytes) else None
     return int(match.group(1)) if match else None
@@ -83,7 +83,7 @@ def written_by(connection: sqlite3.Connection) -> int | None:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Commit all changes of the context, or none."""
+    """Commit all changes of the context to SQLite, or none."""
     try:
         connection.execute("BEGIN IMMEDIATE")  # an interrupt during it is raised after it
         yield
@@ -95,7 +95,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def insert(connection: sqlite3.Connection, rows: Sequence[Row], used_at: int) -> None:
-    """Write entries, all or none, with their time of use."""
+    """Insert entries into SQLite, all or none, with their time of use."""
     with transaction(connection):
         entries = [(number_of(key), key, value, checksum) for key, value, checksum in rows]
         connection.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?)", entries)
@@ -103,13 +103,13 @@ def insert(connection: sqlite3.Connection, rows: Sequence[Row], used_at: int) ->
 
 
 def intact_row(key: object, value: object, checksum: object) -> Iterator[Row]:
-    """Yield the row if it is intact."""
+    """Yield the row if it is intact: if its checksum is right."""
     if isinstance(key, bytes) and isinstance(value, bytes) and checksum == checksum_of(key, value):
         yield key, value, checksum
 
 
 def number_of(key: bytes) -> int:
-    """Return the number of an entry. Of two keys with the same number the later replaces the earlier; checksums
+    """Return SQLite's number of an entry. Of two keys with the same number the later replaces the earlier; checksums
     distinguish them.
     """
     return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), signed=True)
@@ -130,7 +130,7 @@ _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 
 
 def damaged(problem: sqlite3.DatabaseError | UnicodeDecodeError, read_only: bool) -> bool:
-    """Return True if the file is damaged, rather than locked, full, unreachable or misused."""
+    """Return True if the SQLite file is damaged, rather than locked, full, unreachable or misused."""
     if isinstance(problem, UnicodeDecodeError | DamagedError):
         return True
     if error_code(problem) in _DAMAGE or error_code(problem, 0xFFFF) == sqlite3.SQLITE_IOERR_SHORT_READ:
@@ -139,7 +139,7 @@ def damaged(problem: sqlite3.DatabaseError | UnicodeDecodeError, read_only: bool
 
 
 def rebuild(file: Path, problem: Exception) -> None:
-    """Replace the damaged file by a new one with the readable entries."""
+    """Replace the damaged SQLite file by a new one with the readable entries."""
     new = file.parent / "repaired.sqlite"
     new.unlink(missing_ok=True)
     rescued = 0
@@ -166,7 +166,7 @@ def rebuild(file: Path, problem: Exception) -> None:
 
 
 def _readable(file: Path) -> Iterator[Row]:
-    """Yield the intact entries before the first damaged page of a file, and those after the last one."""
+    """Yield the intact entries before the first damaged page of an SQLite file, and those after the last one."""
     with suppress(*ERRORS), closing(connect(file)) as connection:
         connection.execute("PRAGMA writable_schema = ON")  # reads a truncated file
         for order in ("ASC", "DESC"):
@@ -201,7 +201,7 @@ class SqliteStore(Store):
 
     @contextmanager
     def open(self) -> Iterator[Entries]:
-        """Open the file, created or repaired if necessary; close it at the end."""
+        """Open the SQLite file, created or repaired if necessary; close it at the end."""
         with closing(SqliteEntries(Path(self.folder), self.max_size_mb * 2**20)) as entries:
             yield entries
 
@@ -224,7 +224,7 @@ class SqliteEntries(Entries):
         self._repairing(self._reopen)
 
     def close(self) -> None:
-        """Close the connection, if any."""
+        """Close the connection to SQLite, if any."""
         if self._connection is not None:
             with suppress(sqlite3.Error):
                 self._connection.close()
@@ -237,7 +237,7 @@ class SqliteEntries(Entries):
             yield from ((key, rows[key]) for key in some if key in rows)
 
     def put(self, entries: Mapping[bytes, bytes]) -> None:
-        """Write the entries in one transaction, then evict old ones beyond the maximum size; nothing if read-only."""
+        """Write the entries in one SQLite transaction, then evict old ones beyond the limit; nothing if read-only."""
         if self._read_only or not entries:
             return
         rows = [(key, value, checksum_of(key, value)) for key, value in entries.items()]
@@ -278,7 +278,7 @@ class SqliteEntries(Entries):
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Hold the lock of all processes; reopen the file if another process has replaced it."""
+        """Hold the lock of all processes; reopen the SQLite file if another process has replaced it."""
         if self._read_only:
             yield
             return
@@ -308,7 +308,7 @@ class SqliteEntries(Entries):
                 raise UserError(f"store: {reason}; {RESUME}") from problem
 
     def _repairing(self, work: Callable[[], Result]) -> Result:
-        """Do the work, again after repairing a damaged file; UserError if that fails."""
+        """Do the work, again after repairing a damaged SQLite file; UserError if that fails."""
         try:
             return work()
         except ERRORS as problem:
@@ -320,14 +320,14 @@ class SqliteEntries(Entries):
             raise UserError(f"store: {self._file} cannot be used: {problem}; {RESUME}") from problem
 
     def _replaced(self) -> bool:
-        """Return True if another process has repaired or removed the file."""
+        """Return True if another process has repaired or removed the SQLite file."""
         try:
             return self._file.stat().st_ino != self._inode
         except FileNotFoundError:
             return True
 
     def _reopen(self) -> None:
-        """Connect to the file, created if missing; raises one of ERRORS if it is damaged."""
+        """Connect to the SQLite file, created if missing; raises one of ERRORS if it is damaged."""
         self.close()
         self._connection = None
         try:
@@ -369,7 +369,7 @@ class SqliteEntries(Entries):
         self._connection = connect(uri, uri=True)
 
     def _select(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Return the entries of these keys, and record their use."""
+        """Return SQLite's entries of these keys, and record their use."""
         marks = ", ".join("?" * len(keys))
         query = f"SELECT key, value, checksum FROM entries WHERE id IN ({marks})"
         rows = self._connected.execute(query, [number_of(key) for key in keys]).fetchall()
@@ -393,7 +393,7 @@ class SqliteEntries(Entries):
         return (pages - free) * size
 
     def _evict(self) -> None:
-        """Drop the least recently used entries, down to nine tenths of the limit."""
+        """Evict the least recently used entries, down to nine tenths of the limit."""
         surplus = self._bytes() - self._max_bytes * 9 // 10
         query = (
             "SELECT id, length(value) FROM entries LEFT JOIN uses USING (id) "
@@ -416,7 +416,7 @@ class SqliteEntries(Entries):
         log.info("store: the %d least recently used entries were dropped", len(dropped))
 
     def _repair(self, problem: sqlite3.DatabaseError | UnicodeDecodeError) -> None:
-        """Replace a damaged file by a new one with its readable entries; UserError if that fails."""
+        """Replace a damaged SQLite file by a new one with its readable entries; UserError if that fails."""
         if not damaged(problem, self._read_only):
             raise UserError(f"store: {self._file} cannot be used: {problem}; {RESUME}") from problem
         if self._read_only:

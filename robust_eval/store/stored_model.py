@@ -54,13 +54,13 @@ class AdaptiveAnswers(AdaptiveRequests, Protocol):
     tables: dict[Item, pa.Table]
 
     def take(self, answers: pa.Table) -> None:
-        """Add new or stored answers, which are already in the tables."""
+        """Add new or stored answers to the adaptive ones, which are already in the tables."""
 
     def may_follow(self) -> list[Request]:
-        """Return all requests that may still follow."""
+        """Return all adaptive requests that may still follow."""
 
     def answers(self) -> Answers:
-        """Return the needed answers, once all requests are finished."""
+        """Return the needed adaptive answers, once all requests are finished."""
 
 
 class _Lookup(NamedTuple):
@@ -113,11 +113,11 @@ class StoredModel:
         return model
 
     def missing(self, requests: Sequence[Request]) -> list[Request]:
-        """Return the requests to the model, each with its stored answers."""
+        """Return the missing requests to the model, each with its stored answers."""
         return self._find(requests, answers_keys(self.identity, requests)).missing
 
     def temperatures(self, highest: float) -> Temperatures:
-        """Return the supported temperatures; ``highest`` is the highest that the run needs.
+        """Return the stored model's supported temperatures; ``highest`` is the highest that the run needs.
 
         A server is probed only if neither today's other runs nor its stored description have them. A cache-only model
         supports all.
@@ -236,7 +236,7 @@ class StoredModel:
             log.info("%s: %d of %d prompts have answers in the store", stage, requests - missing, requests)
 
     def _ready(self, requests: Sequence[Request]) -> ModelRunner:
-        """Return the loaded model after its checks, and start the run."""
+        """Return the loaded model behind the store after its checks, and start the run."""
         self._served_names.refuse_another()
         model = self._model()
         model.check(requests)
@@ -244,7 +244,7 @@ class StoredModel:
         return model
 
     def _describe(self) -> None:
-        """Store the description of the model."""
+        """Store the description of the model in the store."""
         self._entries.put({description_key(self.identity): json.dumps(self.description()).encode()})
 
     def description(self) -> dict[str, Any]:
