@@ -14,8 +14,8 @@ from robust_eval.question import Question
 
 
 class TracedAnswer(NamedTuple):
-    """Graded answer for a tracker: the ``question`` as asked, the ``reply``, its ``condition`` as tags, and the verdict
-    with its ``reason``.
+    """Traced answer, a graded one for a tracker: the ``question`` as asked, the ``reply``, its ``condition`` as tags,
+    and the verdict with its ``reason``.
 
     ``correct`` is None without a verdict; ``judge`` is the model that gave the verdict, None if it was computed.
     """
@@ -29,7 +29,7 @@ class TracedAnswer(NamedTuple):
 
 
 class Run:
-    """Run in a tracker; this base class records nothing."""
+    """Run in any tracker; this base class records nothing."""
 
     run_id: str | None = None
     """Id in the tracker."""
@@ -37,19 +37,19 @@ class Run:
     """Maximum number of answers that the tracker takes (:meth:`answers`)."""
 
     def write_id(self, file: Path) -> None:
-        """Write the id into a file."""
+        """Write the tracked run's id into a file."""
 
     def parameters(self, values: Mapping[str, Any]) -> None:
-        """Record settings, flat."""
+        """Record the tracked run's settings, flat."""
 
     def tags(self, values: Mapping[str, str]) -> None:
-        """Record metadata of the run other than settings."""
+        """Record metadata of the tracked run other than settings."""
 
     def dataset(self, name: str, source: str, questions: Sequence[Question], digest: str) -> None:
-        """Record the questions, their source and their fingerprint."""
+        """Record the tracked run's questions, their source and their fingerprint."""
 
     def model(self, name: str, identity: Mapping[str, object]) -> None:
-        """Record the evaluated model, which runs with the same identity share; later scores belong to it."""
+        """Record the tracked run's model, which runs with the same identity share; later scores belong to it."""
 
     def scores(self, scores: Sequence[Score], metrics: Mapping[str, float]) -> None:
         """Record the headline metrics with their intervals, other flat metrics, and curves by step, under ``curve/``.
@@ -64,19 +64,19 @@ class Run:
         """
 
     def answers(self, answers: Sequence[TracedAnswer]) -> None:
-        """Record answers with their verdicts."""
+        """Record answers with their verdicts in the tracker."""
 
     def note(self, markdown: str) -> None:
-        """Record the note at the top of the run's page."""
+        """Record the note at the top of the run's page in the tracker."""
 
     def tables(self, tables: Mapping[str, pa.Table]) -> None:
         """Record short tables by name, for the pages of the tracker."""
 
     def folder(self, path: Path) -> None:
-        """Record all files of the run's folder as artifacts."""
+        """Record all files of the run's folder as artifacts of the tracker."""
 
     def discard(self) -> None:
-        """Delete the record of a run without requests."""
+        """Delete the tracker's record of a run without requests."""
 
 
 @dataclass
@@ -86,13 +86,13 @@ class Tracking:
     """
 
     def run(self, name: str, mlruns: Path) -> AbstractContextManager[Run]:
-        """Record the run of the context. An exception that leaves the context marks it as failed."""
+        """Record the run of the context in the tracker. An exception that leaves the context marks it as failed."""
         return nullcontext(Run())
 
     def sweep(self, name: str, mlruns: Path, folder: Path) -> AbstractContextManager[Run]:
-        """Record a sweep. The runs of the context, in any process, become its children."""
+        """Record a sweep in the tracker. The runs of the context, in any process, become its children."""
         return nullcontext(Run())
 
     def command(self, mlruns: Path) -> str | None:
-        """Return the command that shows the runs, if there is one."""
+        """Return the command that shows the tracked runs, if there is one."""
         return None

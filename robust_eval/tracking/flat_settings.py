@@ -11,7 +11,7 @@ AUTO = "auto"
 
 
 def read_settings(file: Path) -> dict[str, Any]:
-    """Read the settings from a file that :func:`robust_eval.config.schema.repeatable` made, flat."""
+    """Read flat settings from a file that :func:`robust_eval.config.schema.repeatable` made."""
     settings = read_configuration(file)
     return flat({name: value for name, value in settings.items() if name not in ("defaults", "hydra")})
 
@@ -31,7 +31,7 @@ _DATA_GROUPS = ("dataset", "rewriter", "grader", "aggregator", "answers", "quest
 
 
 def decided(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings without those that are resolved at the start of the run."""
+    """Return the flat settings without those that are resolved at the start of the run."""
     return {name: value for name, value in settings.items() if not _is_undecided(value)}
 
 

@@ -41,7 +41,7 @@ PREVIEW = 1000
 
 
 class MlflowRun(Run):
-    """Run in MLflow.
+    """Run in MLflow, the tracker.
 
     Calls use its id, because the library's global active run would stay active after a server failure. With
     ``on_server`` the first failure is a warning, and nothing is sent after it. ``sweep`` is the id of the parent of the
@@ -65,12 +65,12 @@ class MlflowRun(Run):
         return str(self._client.get_run(self.run_id).info.experiment_id)
 
     def end(self, status: str) -> None:
-        """End the run with the status FINISHED, FAILED or KILLED."""
+        """End the MLflow run with the status FINISHED, FAILED or KILLED."""
         if not self._discarded:
             self._write(lambda: self._client.set_terminated(self.run_id, status))
 
     def fail(self, problem: BaseException) -> None:
-        """Record the failure and end the run: KILLED by Ctrl-C or a signal, FAILED by any other exception."""
+        """Record the failure and end the MLflow run: KILLED by Ctrl-C or a signal, FAILED by any other exception."""
         from mlflow.exceptions import MlflowException
 
         if self._discarded:
@@ -99,7 +99,7 @@ class MlflowRun(Run):
         self._batches(tags=[RunTag(key, value) for key, value in values.items()])
 
     def dataset(self, name: str, source: str, questions: Sequence[Question], digest: str) -> None:
-        """Record the questions as a data set, an input of this run."""
+        """Record the questions as a data set, an input of this MLflow run."""
         import pandas as pd
         from mlflow.data.dataset_source_registry import get_dataset_source_from_json
         from mlflow.data.pandas_dataset import PandasDataset
@@ -140,7 +140,7 @@ class MlflowRun(Run):
         self._write(write)
 
     def scores(self, scores: Sequence[Score], metrics: Mapping[str, float]) -> None:
-        """Record the points of :func:`metric_points`, with the model and the data set that they belong to."""
+        """Record MLflow's points of :func:`metric_points`, with the model and the data set that they belong to."""
         from mlflow.entities import Metric
 
         now = int(time.time() * 1000)
@@ -151,8 +151,8 @@ class MlflowRun(Run):
         )
 
     def best_of_sweep(self, specs: Sequence[MetricSpec]) -> None:
-        """Record the best value, the minimum and the maximum of each headline metric; the step is the number of jobs
-        that have it, so that of two concurrent jobs the one that read more wins.
+        """Record MLflow's best value, the minimum and the maximum of each headline metric; the step is the number of
+        jobs that have it, so that of two concurrent jobs the one that read more wins.
         """
         from mlflow.entities import Metric
         from mlflow.exceptions import MlflowException
@@ -174,7 +174,7 @@ class MlflowRun(Run):
             log.warning("tracking: the best values of the sweep are not recorded: %s", first_line(problem))
 
     def answers(self, answers: Sequence[TracedAnswer]) -> None:
-        """Record each answer as a trace with its verdict as an assessment."""
+        """Record each answer as an MLflow trace with its verdict as an assessment."""
 
         def write() -> None:
             model_id = self._measured.get("model_id")
@@ -230,7 +230,7 @@ class MlflowRun(Run):
 
 
 class Point(NamedTuple):
-    """Value of a metric at a step; the step is 0 without a curve."""
+    """Point: value of an MLflow metric at a step; the step is 0 without a curve."""
 
     name: str
     value: float
@@ -238,8 +238,8 @@ class Point(NamedTuple):
 
 
 def metric_points(scores: Sequence[Score], metrics: Mapping[str, float]) -> list[Point]:
-    """Return the defined points of the headline metrics with their intervals, of other flat metrics, and of the curves
-    by step, under ``curve/``.
+    """Return MLflow's points, the defined ones of the headline metrics with their intervals, of other flat metrics, and
+    of the curves by step, under ``curve/``.
     """
     flat: dict[str, float] = {}
     for score in scores:
@@ -258,8 +258,8 @@ def metric_points(scores: Sequence[Score], metrics: Mapping[str, float]) -> list
 def best_and_range(
     metrics: Mapping[str, Mapping[str, float]], specs: Sequence[MetricSpec]
 ) -> tuple[list[Point], dict[str, str]]:
-    """Return the best value, the minimum and the maximum of each headline metric of several runs, with the number of
-    these runs as the step, and the best run of each metric.
+    """Return MLflow's best value, minimum and maximum of each headline metric of several runs, with the number of these
+    runs as the step, and the best run of each metric.
 
     ``metrics`` maps each run to the values of its metrics.
 
@@ -297,20 +297,20 @@ def integer_steps(temperatures: Sequence[float]) -> tuple[str, list[int]]:
 
 
 def _is_metric(score: Score, name: str) -> bool:
-    """Return True if a metric is a headline metric, or its class declares none."""
+    """Return True if a recorded metric is a headline metric, or its class declares none."""
     spec = score.spec(name)
     return not score.specs if spec is None else _is_headline(spec)
 
 
 def _is_headline(spec: MetricSpec) -> bool:
-    """Return True if a metric is a headline, primary or short one."""
+    """Return True if a recorded metric is a headline, primary or short one."""
     return bool(spec.shown == HEADLINE or spec.primary or spec.short)
 
 
 def _record_traces(
     client: Any, experiment_id: str, run_id: str, model_id: str | None, answers: Sequence[TracedAnswer]
 ) -> None:
-    """Record each answer of a run as a trace, the first on top of MLflow's list.
+    """Record each answer of a run as an MLflow trace, the first on top of MLflow's list.
 
     The traces go to the store of the client, not to MLflow's global one as from its decorators. Their time is that of
     the record, because an answer may be years old.

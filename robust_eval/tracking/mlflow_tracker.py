@@ -79,7 +79,7 @@ class Mlflow(Tracking):
         return f"{shlex.quote(sys.executable)} -m mlflow ui --backend-store-uri {store}"
 
     def run(self, name: str, mlruns: Path) -> AbstractContextManager[Run]:
-        """Record a run. An exception marks it FAILED, an interrupt KILLED.
+        """Record a run in MLflow. An exception marks it FAILED, an interrupt KILLED.
 
         An unreachable server does not stop the run: a warning explains how to record it later.
         """
@@ -88,7 +88,7 @@ class Mlflow(Tracking):
 
     @contextmanager
     def sweep(self, name: str, mlruns: Path, folder: Path) -> Iterator[Run]:
-        """Record a sweep as the parent of its runs. If one of them fails, the sweep is marked FAILED."""
+        """Record a sweep in MLflow as the parent of its runs. If one of them fails, the sweep is marked FAILED."""
         with self._recorded(name, mlruns, {SWEEP_FOLDER: str(folder)}) as record:
             if record.run_id is not None:
                 os.environ[_SWEEP] = record.run_id
@@ -138,7 +138,7 @@ class Mlflow(Tracking):
         reserve.unlink()
 
     def _start(self, name: str, mlruns: Path, tags: Mapping[str, str], served: bool) -> tuple[MlflowRun, FileLock]:
-        """Return a new run, and a lock that marks it as active while held."""
+        """Return a new MLflow run, and a lock that marks it as active while held."""
         mlruns.mkdir(parents=True, exist_ok=True)
         with process_lock(mlruns / "mlflow.lock"):  # two processes that create the same database would crash
             client, experiment_id = self._experiment(mlruns)
@@ -154,7 +154,7 @@ class Mlflow(Tracking):
 
     @contextmanager
     def _watched(self, run_id: str, mlruns: Path) -> Iterator[None]:
-        """Record system metrics (``system/``) of a run that takes longer than :data:`LONG`."""
+        """Record MLflow's system metrics (``system/``) of a run that takes longer than :data:`LONG`."""
         monitors: list[Any] = []
 
         def watch() -> None:
@@ -176,7 +176,7 @@ class Mlflow(Tracking):
                 monitor.finish()
 
     def _experiment(self, mlruns: Path) -> tuple[Any, str]:
-        """Return a client and the id of the experiment, which is created if it does not exist."""
+        """Return an MLflow client and the id of the experiment, which is created if it does not exist."""
         mlflow = mlflow_library()
         if self.uri is None:
             _make_database(mlruns / DATABASE)
@@ -193,7 +193,7 @@ class Mlflow(Tracking):
 
 
 def _errors() -> tuple[type[Exception], ...]:
-    """Return the exceptions of an unusable store."""
+    """Return the exceptions of an unusable MLflow store."""
     mlflow_library()
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError  # MLflow passes them on while it creates a database
@@ -202,7 +202,7 @@ def _errors() -> tuple[type[Exception], ...]:
 
 
 def _mark_killed(client: Any, mlruns: Path) -> None:
-    """Mark abandoned runs as KILLED: their processes were killed."""
+    """Mark abandoned MLflow runs as KILLED: their processes were killed."""
     from mlflow.exceptions import MlflowException
 
     for file in mlruns.glob(f"{_ALIVE}*"):
@@ -217,7 +217,7 @@ def _mark_killed(client: Any, mlruns: Path) -> None:
 
 
 def store_at(uri: str | None, mlruns: Path) -> str:
-    """Return the tracking URI, by default that of the database, with its absolute path."""
+    """Return MLflow's tracking URI, by default that of the database, with its absolute path."""
     return uri or f"sqlite:///{mlruns.resolve() / DATABASE}"
 
 
@@ -235,7 +235,7 @@ def mlflow_library() -> Any:
 
 
 def _make_database(file: Path) -> None:
-    """Create the database under another name and rename it: MLflow cannot use an incomplete one."""
+    """Create MLflow's database under another name and rename it: MLflow cannot use an incomplete one."""
     if file.exists():
         return
     import mlflow

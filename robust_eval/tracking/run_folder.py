@@ -58,7 +58,7 @@ MAX_LEVELS = 32
 
 
 def read_configuration(file: Path) -> dict[str, Any]:
-    """Read the configuration that a run wrote, as plain data.
+    """Read the configuration that a run wrote into its folder, as plain data.
 
     The file is untrusted, so no object is made from it, its size is limited, and aliases and depth, by which a small
     file can fill the memory, are refused. Raises UserError if it holds no configuration.
