@@ -1,6 +1,5 @@
 """Single facts that were forgotten, learned, or became less robust. They are listed, and decide nothing."""
 
-import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -11,12 +10,10 @@ import pyarrow.compute as pc
 from robust_eval.answer import NO_ANSWER, NO_REPLY, SAMPLER, rows, temperatures_of
 from robust_eval.gate.measured_run import MeasuredRun
 from robust_eval.stats.interval import Floats
+from robust_eval.stats.significance import permutation_p
 
 RATE = 0.1
 """False discovery rate of the less robust facts (Benjamini and Hochberg)."""
-PERMUTATIONS = 10_000
-_MAX_EXHAUSTIVE = 12
-"""Maximum number of trials for all swaps: 2¹² = 4,096."""
 
 
 class Fact(NamedTuple):
@@ -64,7 +61,7 @@ def _greedy(run: MeasuredRun) -> dict[str, tuple[str, bool | None]]:
 
 
 def _less_firm(baseline: MeasuredRun, candidate: MeasuredRun, facts: dict[str, Fact]) -> tuple[list[Fact], str]:
-    """Return the facts known to both that became less robust, and a note on the method."""
+    """Return the single facts known to both that became less robust, and a note on the method."""
     early = any(
         run.sampling_metadata is not None and run.sampling_metadata.early_stopping for run in (baseline, candidate)
     )
@@ -99,43 +96,6 @@ def _less_firm(baseline: MeasuredRun, candidate: MeasuredRun, facts: dict[str, F
         f"Tested by permutation of whole trials ({how}), with a false discovery rate of at most {RATE:.0%} "
         f"(Benjamini-Hochberg) among {len(comparable):,} facts."
     )
-
-
-def permutation_p(baseline: Floats, candidate: Floats, paired: bool) -> float:
-    """Return the one-sided p-value of a single fact that is right less often in the candidate.
-
-    ``baseline`` and ``candidate`` are (T, k): 1 where trial k at a temperature is right, NaN where no reply came. The
-    statistic is the sum over temperatures of the share right in the candidate less that in the baseline. Whole trials
-    change sides, with their answers at every temperature: where ``paired``, the two of one number with each other.
-    """
-    trials = baseline.shape[1]
-    both = np.concatenate([baseline, candidate], axis=1)
-    right, has_reply = np.nan_to_num(both), (~np.isnan(both)).astype(float)
-    sides = _swaps(trials) if paired else _mixed(trials)  # (permutations, 2 k): whether a trial is the candidate's
-    with np.errstate(invalid="ignore", divide="ignore"):
-        after = (sides @ right.T) / (sides @ has_reply.T)
-        before = ((1 - sides) @ right.T) / ((1 - sides) @ has_reply.T)
-    values = np.nansum(after - before, axis=1)
-    observed = values[0]
-    return float(np.mean(values <= observed + 1e-9))
-
-
-def _swaps(trials: int) -> Floats:
-    """Return the sides of a fact's 2 k trials under all or many swaps within trials; the first is as observed."""
-    if trials <= _MAX_EXHAUSTIVE:
-        swapped = np.array(list(itertools.product((0, 1), repeat=trials)), dtype=float)
-    else:
-        swapped = np.random.default_rng(0).integers(2, size=(PERMUTATIONS, trials)).astype(float)
-        swapped[0] = 0
-    return np.concatenate([swapped, 1 - swapped], axis=1)
-
-
-def _mixed(trials: int) -> Floats:
-    """Return the sides of a fact's 2 k trials under random permutations; the first is as observed."""
-    sides = np.zeros((PERMUTATIONS, 2 * trials))
-    sides[:, trials:] = 1
-    sides[1:] = np.random.default_rng(0).permuted(sides[1:], axis=1)
-    return sides
 
 
 def _trials(run: MeasuredRun, facts: dict[str, Fact]) -> dict[str, Floats]:

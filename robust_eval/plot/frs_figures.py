@@ -30,7 +30,7 @@ from robust_eval.question import QUESTION_TYPES
 from robust_eval.runs.figure_data import FigureData
 from robust_eval.runtime.text import number
 from robust_eval.stats.frs import factual_robustness_score
-from robust_eval.stats.interval import Floats
+from robust_eval.stats.interval import Floats, units_and_error
 
 BIN = 0.1
 """Width of a bin of certainty."""
@@ -290,7 +290,7 @@ def draw_entropies(axes: Axes, facts: Facts) -> None:
     axes.plot(x + jitter, h, markersize=1.4 if many else 3.5, rasterized=many, label="one fact", **style)
     by_level = {level: values for level in levels if len(values := h[(x == level) & ~np.isnan(h)])}
     means = [values.mean() for values in by_level.values()]
-    errors = [standard_error(values) for values in by_level.values()]
+    errors = [units_and_error(values)[1] for values in by_level.values()]
     label = "mean ± standard error"
     axes.errorbar(list(by_level), means, errors, fmt="D", color=RED, markersize=5, capsize=3, label=label)
     axes.set_xticks(levels, labels)
@@ -428,11 +428,6 @@ def draw_densities(axes: Axes, scores: Mapping[float, ArrayLike], breaking: Arra
 
 def _percent(share: float) -> str:
     return number(share, ".0%").replace("%", " %")
-
-
-def standard_error(values: Floats) -> float:
-    """Return the standard error of a mean entropy; NaN for a single value."""
-    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
 
 
 def break_levels(breaking: Floats, temperatures: ArrayLike) -> tuple[Floats, list[str], float]:

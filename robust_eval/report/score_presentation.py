@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -41,7 +40,7 @@ from robust_eval.stats.entropy import guessed_entropy
 from robust_eval.stats.estimate import UNDEFINED, Estimate, bounds, interval, with_interval
 from robust_eval.stats.frs import factual_robustness_score
 from robust_eval.stats.interval import Floats
-from robust_eval.stats.significance import LEVEL, holm
+from robust_eval.stats.significance import LEVEL, holm, welch_p_value
 from robust_eval.stats.variance import VarianceComponents
 
 EARLY_STOPPING_NOTE = (
@@ -51,8 +50,6 @@ EARLY_STOPPING_NOTE = (
 """Reason for the metrics that early stopping leaves out."""
 MIN_OF_TYPE = 5
 """Minimum number of facts of a type for a claim on types."""
-ROUNDING = 1e-9
-"""Maximum difference between equal scores."""
 _TABLE_4 = {
     "Base": "agreement.accuracy",
     "Mode": "agreement.plurality",
@@ -119,22 +116,13 @@ def most_robust_type(scores: Floats, types: Sequence[str], groups: Sequence[str]
     if len(compared) < 2:
         return []
     pairs = list(combinations(compared.itertuples(index=False), 2))  # those of the first type come first
-    p_value = max(holm([_welch(one, other) for one, other in pairs])[: len(compared) - 1].tolist())
+    p_value = max(holm([welch_p_value(one, other) for one, other in pairs])[: len(compared) - 1].tolist())
     if not p_value < LEVEL:
         return []
     first = frame[frame["type"] == compared.index[0]]["score"]
     tested = f"p = {number(p_value, '.2g')} after Holm's correction for {len(pairs)} pairs of types"
     values = f"mean FRS {number(float(first.mean()))}, n = {len(first)}; {tested}"
     return [f"is most robust on one type of question, {QUESTION_TYPES[compared.index[0]]} ({values})"]
-
-
-def _welch(one: Any, other: Any) -> float:
-    """Return the p value of Welch's two-sided t test of (mean, standard deviation, number); 1 without any variance."""
-    if max(one.std, other.std) < ROUNDING:
-        return 1.0
-    from scipy import stats  # an import of half a second, which most runs do not need
-
-    return float(stats.ttest_ind_from_stats(*one, *other, equal_var=False).pvalue)
 
 
 def _anchors(levels: Sequence[float], d: float, unbroken: str) -> list[tuple[float, str]]:

@@ -1,5 +1,6 @@
 """Significance of the differences between runs on the same questions: intervals, tests, significance groups."""
 
+import itertools
 import math
 import sys
 from collections.abc import Iterable, Sequence
@@ -21,6 +22,9 @@ from robust_eval.stats.interval import (
 
 LEVEL = 0.05
 """Significance level of p values corrected for the number of pairs."""
+PERMUTATIONS = 10_000
+_MAX_EXHAUSTIVE = 12
+"""Maximum number of trials for all swaps: 2¹² = 4,096."""
 
 
 class Difference(NamedTuple):
@@ -79,7 +83,7 @@ def paired_difference(
 
 
 class LogRank(NamedTuple):
-    """Log-rank test of two runs, stratified by question.
+    """Significance by a log-rank test of two runs, stratified by question.
 
     Of ``n`` questions, ``first`` break at a lower temperature in the first run, ``second`` in the second, and the
     rest at the same temperature in both, or in neither. ``statistic`` is χ² with one degree of freedom.
@@ -220,6 +224,52 @@ def paired_p_value(differences: ArrayLike, groups: ArrayLike | None = None) -> f
     from scipy.special import stdtr  # it takes a tenth of a second, which most commands need not spend
 
     return max(2 * float(stdtr(number - 1, -mean / error)), minimum)
+
+
+def welch_p_value(one: Any, other: Any) -> float:
+    """Return the p value of Welch's two-sided t test of (mean, ``std``, number) of either side; 1 without variance."""
+    if max(one.std, other.std) < ROUNDING:
+        return 1.0
+    from scipy import stats  # an import of half a second, which most runs do not need
+
+    return float(stats.ttest_ind_from_stats(*one, *other, equal_var=False).pvalue)
+
+
+def permutation_p(baseline: Floats, candidate: Floats, paired: bool) -> float:
+    """Return the one-sided p value of a permutation test: a fact is right less often in the candidate.
+
+    ``baseline`` and ``candidate`` are (T, k): 1 where trial k at a temperature is right, NaN where no reply came. The
+    statistic is the sum over temperatures of the share right in the candidate less that in the baseline. Whole trials
+    change sides, with their answers at every temperature: where ``paired``, the two of one number with each other.
+    """
+    trials = baseline.shape[1]
+    both = np.concatenate([baseline, candidate], axis=1)
+    right, has_reply = np.nan_to_num(both), (~np.isnan(both)).astype(float)
+    sides = _swaps(trials) if paired else _mixed(trials)  # (permutations, 2 k): whether a trial is the candidate's
+    with np.errstate(invalid="ignore", divide="ignore"):
+        after = (sides @ right.T) / (sides @ has_reply.T)
+        before = ((1 - sides) @ right.T) / ((1 - sides) @ has_reply.T)
+    values = np.nansum(after - before, axis=1)
+    observed = values[0]
+    return float(np.mean(values <= observed + 1e-9))
+
+
+def _swaps(trials: int) -> Floats:
+    """Return the sides of 2 k trials under all or many swaps within trials; the first is as observed."""
+    if trials <= _MAX_EXHAUSTIVE:
+        swapped = np.array(list(itertools.product((0, 1), repeat=trials)), dtype=float)
+    else:
+        swapped = np.random.default_rng(0).integers(2, size=(PERMUTATIONS, trials)).astype(float)
+        swapped[0] = 0
+    return np.concatenate([swapped, 1 - swapped], axis=1)
+
+
+def _mixed(trials: int) -> Floats:
+    """Return the sides of 2 k trials under random permutations; the first is as observed."""
+    sides = np.zeros((PERMUTATIONS, 2 * trials))
+    sides[:, trials:] = 1
+    sides[1:] = np.random.default_rng(0).permuted(sides[1:], axis=1)
+    return sides
 
 
 def holm(p_values: Sequence[float]) -> Floats:

@@ -1,13 +1,10 @@
-import itertools
 from pathlib import Path
 
-import numpy as np
 import pytest
 from gated import TEMPERATURES, gated_run
-from scipy import stats
 
 from robust_eval.gate.measured_run import MeasuredRun, refuse_incomparable
-from robust_eval.gate.single_facts import SingleFacts, permutation_p, single_facts
+from robust_eval.gate.single_facts import SingleFacts, single_facts
 
 
 def found(one: MeasuredRun, other: MeasuredRun) -> SingleFacts:
@@ -50,32 +47,3 @@ def test_certain_bounds_say_which_facts_became_less_firm(tmp_path: Path):
         ("q0", "accuracies sum to at most 2.40 (baseline: at least 2.80)")
     ]
     assert "guaranteed bounds" in facts.note
-
-
-def test_p_is_that_of_all_swaps_and_of_all_permutations():
-    random = np.random.default_rng(0)
-    one, other = ((random.random((3, 5)) < p).astype(float) for p in (0.8, 0.4))
-    observed = (other - one).sum()
-    swapped = [
-        sum((1 - 2 * s) * (other - one)[:, trial].sum() for trial, s in enumerate(swaps))
-        for swaps in itertools.product((0, 1), repeat=5)
-    ]
-    assert permutation_p(one, other, True) == np.mean(np.array(swapped) <= observed + 1e-9)
-    exact = stats.permutation_test(
-        (other.sum(axis=0), one.sum(axis=0)), lambda a, b: a.sum() - b.sum(), alternative="less", n_resamples=np.inf
-    ).pvalue
-    assert permutation_p(one, other, False) == pytest.approx(exact, abs=0.02)
-
-
-def test_p_is_no_smaller_than_it_may_be_where_nothing_differs():
-    random, p = np.random.default_rng(0), []
-    for _ in range(300):
-        one, other = (random.random((4, 10)) < 0.5 for _ in range(2))
-        p.append(permutation_p(one.astype(float), other.astype(float), True))
-    assert np.mean(np.array(p) <= 0.05) <= 0.08
-
-
-def test_missing_replies_are_left_out_of_shares():
-    one, other = np.ones((2, 6)), np.ones((2, 6))
-    other[:, :3] = np.nan
-    assert permutation_p(one, other, True) == 1.0

@@ -1,5 +1,5 @@
 import math
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -19,6 +19,7 @@ from robust_eval.stats.significance import (
     mcnemar,
     paired_difference,
     paired_p_value,
+    permutation_p,
     stratified_log_rank,
 )
 
@@ -196,3 +197,32 @@ def test_mcnemars_exact_p_is_that_of_statsmodels(pairs):
 def test_without_any_question_nothing_differs():
     assert mcnemar([], []) == 1
     assert np.isnan(paired_difference([], []).value)
+
+
+def test_a_permutation_p_value_is_that_of_all_swaps_and_of_all_permutations():
+    random = np.random.default_rng(0)
+    one, other = ((random.random((3, 5)) < p).astype(float) for p in (0.8, 0.4))
+    observed = (other - one).sum()
+    swapped = [
+        sum((1 - 2 * s) * (other - one)[:, trial].sum() for trial, s in enumerate(swaps))
+        for swaps in product((0, 1), repeat=5)
+    ]
+    assert permutation_p(one, other, True) == np.mean(np.array(swapped) <= observed + 1e-9)
+    exact = stats.permutation_test(
+        (other.sum(axis=0), one.sum(axis=0)), lambda a, b: a.sum() - b.sum(), alternative="less", n_resamples=np.inf
+    ).pvalue
+    assert permutation_p(one, other, False) == pytest.approx(exact, abs=0.02)
+
+
+def test_a_permutation_p_value_is_no_smaller_than_it_may_be_where_nothing_differs():
+    random, p = np.random.default_rng(0), []
+    for _ in range(300):
+        one, other = (random.random((4, 10)) < 0.5 for _ in range(2))
+        p.append(permutation_p(one.astype(float), other.astype(float), True))
+    assert np.mean(np.array(p) <= 0.05) <= 0.08
+
+
+def test_a_permutation_test_leaves_missing_replies_out_of_shares():
+    one, other = np.ones((2, 6)), np.ones((2, 6))
+    other[:, :3] = np.nan
+    assert permutation_p(one, other, True) == 1.0
