@@ -64,7 +64,7 @@ def repeating_overrides(overrides: Sequence[str], copy: Path) -> list[str]:
 
 
 def repeated_run(sources: Iterable[Any]) -> Path | None:
-    """Return the folder of the earlier run if one of Hydra's configuration ``sources`` is a copy of it; else None."""
+    """Return the folder of the repeated run if one of Hydra's configuration ``sources`` is a copy of it; else None."""
     copies = [Path(source.path) / _FOLDER for source in sources if source.schema == "file"]
     return next((Path(copy.read_text(encoding="utf-8")) for copy in copies if copy.is_file()), None)
 

@@ -227,7 +227,7 @@ def run(composed: DictConfig, folder: str, swept: str | None = None, repeated: P
 
 
 def run_sweep(launch: Callable[[], None], config: Config, swept: Sequence[str], jobs: int, folder: Path) -> None:
-    """Run the jobs that ``launch`` starts, each in its own folder under ``folder``.
+    """Run a sweep: the jobs that ``launch`` starts, each in its own folder under ``folder``.
 
     ``config`` is the configuration of any one job, ``swept`` the overrides that differ between jobs. Raises UserError
     for failed jobs, after all jobs have ended. A sweep without a request leaves no folder and no record in the tracker.

@@ -208,7 +208,7 @@ def _check_target(config: Config) -> None:
 
 
 def _names_of(spec: MetricSpec, metric: Metric, temperatures: Sequence[float]) -> list[str]:
-    """Return the names of a spec's metrics in a run, from the settings: ``frs.d{}`` for each d, a curve at each
+    """Return the names of a spec's metrics in a run, from the configuration: ``frs.d{}`` for each d, a curve at each
     temperature.
     """
     numbers = getattr(metric, spec.number, None) if spec.numbered else None
@@ -252,7 +252,7 @@ def _instance(path: str, node: DictConfig) -> object:
 
 
 def _refuse_unknown(node: DictConfig, path: str = "") -> None:
-    """Raise UserError for a key outside the schema: Hydra accepts one with a plus sign."""
+    """Raise UserError for a composed key outside the schema: Hydra accepts one with a plus sign."""
     schema = OmegaConf.get_type(node)
     names = [entry.name for entry in fields(schema)] if is_dataclass(schema) else [str(name) for name in node]
     for name, child in node.items_ex(resolve=False):

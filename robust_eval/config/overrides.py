@@ -133,7 +133,7 @@ def composed_in(folder: Path, overrides: Sequence[str]) -> tuple[Config, DictCon
 
 
 def composed_choices(choices: Sequence[str]) -> DictConfig:
-    """Return the unchecked configuration of chosen options, for help and completion."""
+    """Return the unchecked configuration of overrides that choose options, for help and completion."""
     with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
         return hydra.compose("config", with_own_options(choices))
 
@@ -265,8 +265,8 @@ def _without_hydra(with_hydra: DictConfig) -> DictConfig:
 
 
 def _of_group(lines: Sequence[str]) -> list[str]:
-    """Make ``rewriter.model=NAME``, and ``grader.model=NAME`` of a judge, choose an option of the group model, unless
-    it is ``null``.
+    """Make the override ``rewriter.model=NAME``, and ``grader.model=NAME`` of a judge, choose an option of the group
+    model, unless it is ``null``.
     """
     keys = ["rewriter.model", *(["grader.model"] if "grader=judge" in lines else [])]
     lines_of_group = []
@@ -391,7 +391,7 @@ def _check_writable(folder: Path) -> None:
 
 
 def offer(value: str, folders: Sequence[Path]) -> None:
-    """Make a file, or a folder of files, an option of the group ``dataset``, if ``value`` is its path.
+    """Make a file, or a folder of files, an option of the group ``dataset``, if an override's ``value`` is its path.
 
     The option is ``dataset=local``, or ``dataset=jsonl`` for a file in our layout, with the path, and with the file's
     name as its name. An option of the same name in the ``folders`` takes precedence. UserError if the value must be a

@@ -225,7 +225,7 @@ def repeatable(composed: DictConfig) -> str:
 
 
 def configuration_file(schemas: Iterable[tuple[str, str]], settings: Mapping[str, Any]) -> str:
-    """Return the text of a file that Hydra composes to these settings.
+    """Return the text of a configuration file that Hydra composes to these settings.
 
     The file names the ``schemas`` of its parts (path and name of each, outer ones first) and the folders of runs, and
     depends on no other file.

@@ -18,7 +18,7 @@ Rows: TypeAlias = pd.DataFrame | Sequence[Mapping[str, Any]]
 
 
 class KeptTable:
-    """Kept table of a program, a file under ``mlruns/tables``, named by a digest of its content.
+    """Kept table (data frame) of a program, a file under ``mlruns/tables``, named by a digest of its content.
 
     So a run can be repeated from its folder, and an equal table is the same data set in the next call.
     """
@@ -36,7 +36,7 @@ class KeptTable:
 
 
 def records(table: Rows, label: str) -> list[dict[str, Any]]:
-    """Return the rows of a table without missing values. Raises UserError for an empty table, or none."""
+    """Return the rows of a program's table without missing values. Raises UserError for an empty table, or none."""
     if isinstance(table, pd.DataFrame):
         if not table.columns.is_unique:
             raise UserError(f"{label}: several columns of the DataFrame have the same name")

@@ -137,7 +137,7 @@ class DelimitedTable:
             yield record
 
     def verified_header(self, max_characters: int) -> tuple[int, list[str]]:
-        """Return the line of the header and a name for each field, empty for an ignored column; check all rows.
+        """Return the line of the header and a name for each field, empty if ignored; check all rows.
 
         The maximum length of a field is ``max_characters``. UserError as in :meth:`records`.
         """

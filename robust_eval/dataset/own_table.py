@@ -136,7 +136,7 @@ _FIRST = 100
 
 @dataclass
 class OwnTable(Selection):
-    """Questions in a CSV, TSV, JSON, JSON Lines or Parquet file with columns of any names."""
+    """Questions in a user's table: a CSV, TSV, JSON, JSON Lines or Parquet file with columns of any names."""
 
     path: str
     """The file, or a folder of files."""

@@ -66,7 +66,7 @@ def squad_records(records: Iterator[Record], file: Path | None) -> Iterator[Reco
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:
-    """Return the entries of a list; what is no object is an empty one, which no question can be made of."""
+    """Return the entries of a published list; what is no object is an empty one, which no question can be made of."""
     return [entry if isinstance(entry, dict) else {} for entry in (value if isinstance(value, list) else [{}])]
 
 
@@ -130,7 +130,7 @@ def hotpot_qa(record: Record) -> Question:
 
 
 def _articles(context: Any) -> str:
-    """Return the paragraphs of HotpotQA, each under the title of its article."""
+    """Return the paragraphs of a record of HotpotQA, each under the title of its article."""
     if isinstance(context, dict):
         pairs = list(zip(items(context.get("title")), items(context.get("sentences")), strict=False))
     else:

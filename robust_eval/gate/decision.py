@@ -135,7 +135,7 @@ class Differences(NamedTuple):
 
     @property
     def units(self) -> int:
-        """Number of independent facts for which both runs have the metric."""
+        """Number of independent facts for which both runs have the gate's metric."""
         defined = ~np.isnan(self.values)
         return independent(int(defined.sum()), None if self.groups is None else self.groups[defined])
 

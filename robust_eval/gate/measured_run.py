@@ -83,11 +83,11 @@ class MeasuredRun:
 
     @cached_property
     def repeated(self) -> pa.Table:
-        """The answers of :attr:`repeated_by_sampler` in one table."""
+        """The gated run's answers of :attr:`repeated_by_sampler` in one table."""
         return pa.concat_tables([self.graded.slice(0, 0), *self.repeated_by_sampler.values()])
 
     def outcomes(self) -> dict[str, Counter[str]]:
-        """Count the gated run's outcomes of the greedy answers, and of those of each sampler."""
+        """Count the outcomes of the gated run's greedy answers, and of those of each sampler."""
         counts: dict[str, Counter[str]] = {}
         for sampler, outcome in rows(self.graded, SAMPLER, "outcome"):
             counts.setdefault(sampler, Counter())[outcome] += 1
@@ -159,7 +159,7 @@ def refuse_incomparable(baseline: MeasuredRun, candidate: MeasuredRun) -> list[t
 
 
 def shared_questions(baseline: MeasuredRun, keys: Mapping[tuple[str, str], str], name: str) -> list[tuple[str, str]]:
-    """Return the questions that the baseline shares with a candidate called ``name``, with these ``keys``.
+    """Return the questions that a gate's baseline shares with a candidate called ``name``, with these ``keys``.
 
     Raises UserError if there is none, or if the key of one differs.
     """
@@ -176,7 +176,7 @@ def shared_questions(baseline: MeasuredRun, keys: Mapping[tuple[str, str], str],
 
 
 def refuse_other_settings(baseline: MeasuredRun, other: Mapping[str, Any], name: str) -> None:
-    """Raise UserError if a compared setting of a candidate called ``name`` differs from the baseline's."""
+    """Raise UserError if a compared setting of a candidate called ``name`` differs from those of a gate's baseline."""
     one = baseline.run.settings
     for setting in sorted({*_compared(one), *_compared(other)}):
         if one.get(setting) != other.get(setting):

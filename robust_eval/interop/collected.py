@@ -149,7 +149,7 @@ def _refuse_failed(model: str, task: str, answers: Sequence[LoggedAnswer]) -> No
 
 
 def collected_answers(model: str, task: str, answers: Sequence[LoggedAnswer]) -> Collected:
-    """Return the answers of one model to one task in a table, those of one condition as trials in their order."""
+    """Return a model's collected answers to a task in a table, those of one condition as trials in their order."""
     questions: dict[str, Question] = {}
     trials: dict[tuple[str, int, str, str], int] = {}
     rows: list[dict[str, Any]] = []

@@ -63,7 +63,7 @@ class ScoredAnswers:
         self.graded = EqualText().aggregate(self.questions, answers.filter(sampled))
 
     def breaking(self, threshold: float) -> Floats:
-        """Return the breaking temperature (n,) of each fact on the task's grid (:func:`breaking_temperatures`)."""
+        """Return each fact's breaking temperature (n,) on inspect_ai's grid (:func:`breaking_temperatures`)."""
         return breaking_temperatures(grid(self.ids, self.graded, self.planned).accuracy, self.planned, threshold)
 
     def mean(self, name: str, values: Floats, limits: Limits = SHARE) -> dict[str, _Number]:

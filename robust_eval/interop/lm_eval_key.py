@@ -170,7 +170,7 @@ def _indexed(targets: Sequence[str], choices: tuple[str, ...], doc: Mapping[str,
 
 
 def _texts_of_letters(choices: Sequence[str], doc: Mapping[str, Any]) -> Sequence[str]:
-    """Return the choices in a column of the document if ``choices`` are their letters, else ``choices``."""
+    """Return the choices in a column of lm-eval's document if ``choices`` are their letters, else ``choices``."""
     listed, _ = listed_choices(doc)
     are_letters = [letter_in(each) for each in choices] == list(LETTERS[: len(choices)])
     return listed if are_letters and len(listed) == len(choices) else choices

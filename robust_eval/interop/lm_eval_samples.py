@@ -54,7 +54,7 @@ class _Document:
 
 
 def read_lm_eval(file: Path) -> Iterator[LoggedAnswer]:
-    """Yield the answers to each document once, with the scores of all filters. UserError names the document."""
+    """Yield answers to each lm-eval document once, with all filters' scores. UserError names the document."""
     task = _task(file)
     documents: dict[str, _Document] = {}
     ids: set[str] = set()
@@ -178,7 +178,7 @@ def _generated(
 def _distribution(
     record: Any, document_id: str, arguments: Sequence[Any], task: _Task, document: _Document, where: str
 ) -> Iterator[LoggedAnswer]:
-    """Yield the likeliest choice as the greedy answer, and each choice with its probability at temperature 1."""
+    """Yield lm-eval's likeliest choice as greedy answer, and each choice with its probability at temperature 1."""
     contexts = [context for context, _ in arguments]
     continuations = [str(each).strip() for _, each in arguments]
     half = len(arguments) // 2

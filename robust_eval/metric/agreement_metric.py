@@ -334,8 +334,8 @@ class AnswerAgreement(Metric):
     def _of_all(
         self, questions: Sequence[Question], raters: Raters, seed: int
     ) -> dict[str, tuple[Estimate, int | None]]:
-        """Return the metrics (κ, α) of all questions together, each with the number of questions behind it, and the
-        numbers of questions excluded from some of them: κ needs two raters or more, α a verdict on every rater.
+        """Return the agreement metrics (κ, α) of all questions together, each with the number of questions behind it,
+        and the numbers of questions excluded from some of them: κ needs two raters or more, α a verdict on every rater.
         """
         groups = question_groups(questions)
         counts, categories = raters.counts, raters.categories
@@ -429,7 +429,7 @@ def _certainty_when_guessing(by_temperature: Sequence[Raters]) -> Certainty:
 
 
 def adversarial_rewrites(questions: Sequence[Question], graded: pa.Table) -> pa.Table:
-    """Return the wrong answers to rewrites of questions that were right in their original wording, in the same trial.
+    """Return adversarial rewrites: wrong answers of questions right in their original wording, in the same trial.
 
     In place of the wording stands how the choices were shown, where that was in another order or form; it is null where
     a question does not bring the rewrite. Cho & Watson, §6; docs/methods.md, §2.

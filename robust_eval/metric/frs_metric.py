@@ -91,7 +91,7 @@ class Breaks(NamedTuple):
     interval: dict[str, Floats]
 
     def of(self, is_known: NDArray[np.bool_]) -> "Breaks":
-        """Return the breaks of the facts that are ``is_known`` (n,) alone; the others keep their accuracy."""
+        """Return the breaks (FRS) of the facts that are ``is_known`` (n,) alone; the others keep their accuracy."""
         interval = {end: np.where(is_known, values, np.nan) for end, values in self.interval.items()}
         return self._replace(breaking=np.where(is_known, self.breaking, np.nan), interval=interval)
 
@@ -332,7 +332,7 @@ class FactualRobustness(Metric):
         return {d: factual_robustness_score(entropy, breaking, d, self.unbroken) for d in self.d}
 
     def initial_entropy(self, question_ids: Sequence[str], baseline: pa.Table) -> Floats:
-        """Return H of each question: mean top-k entropy over the tokens of its greedy answer; NaN without any."""
+        """Return initial entropies H: a question's mean top-k entropy over its greedy answer's tokens, or NaN."""
         rows = {question_id: index for index, question_id in enumerate(question_ids)}
         entropy = np.full(len(rows), np.nan)
         columns = ["question_id", "top_logprobs", "answer_tokens"]
@@ -402,7 +402,7 @@ def _broken(breaking: Floats) -> Floats:
 def entropy_against_breaking(
     entropy: Floats, breaking: Floats, temperatures: Floats, groups: Sequence[str] | None, seed: int
 ) -> dict[str, Estimate]:
-    """Return the correlation of H and t_b (Fastowski et al., Fig. 3): Pearson over broken facts, as in the paper;
+    """Return FRS's correlation of H and t_b (Fastowski et al., Fig. 3): Pearson over broken facts, as in the paper;
     Pearson with the unbroken at the next grid step; and Kendall's τ_b over all, because dropping the unbroken weakens
     r.
     """

@@ -37,7 +37,7 @@ def type_shares(
     groups: Sequence[str] | None = None,
     seed: int = 0,
 ) -> pa.Table:
-    """Return the share of each question type's questions among the n most robust, out of the n most and n least.
+    """Return the table's share of each type's questions among the n most robust, out of the n most and n least.
 
     n is at most half of the questions; questions tied at a cut (unbroken facts all score 1) count in part, so that
     their order does not matter (Fastowski et al., Fig. 5; docs/methods.md, §1).
@@ -104,7 +104,7 @@ def _shares(top: Floats, bottom: Floats) -> Floats:
 
 
 def _end_counts(values: Floats, kind: NDArray[np.intp], type_count: int, n: int) -> tuple[Floats, Floats]:
-    """Return (…, types) the numbers of questions of each type among the n most and least robust of values (…, N)."""
+    """Return (…, types) the numbers of each type's questions among the n most and least robust facts (…, N)."""
     n = min(n, values.shape[-1] // 2)
     shape = values.shape[:-1]
     rows = np.arange(math.prod(shape)).reshape(*shape, 1)

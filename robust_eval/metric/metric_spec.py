@@ -33,7 +33,7 @@ def with_limits(table: pa.Table, limits: Mapping[str, Limits]) -> pa.Table:
 
 
 def limits_of(table: pa.Table, column: str) -> Limits:
-    """Return the limits of a column from :func:`with_limits`; infinite without any."""
+    """Return a metric's limits of a column from :func:`with_limits`; infinite without any."""
     metadata = (table.schema.field(column).metadata or {}).get(_KEY)
     if metadata is None:
         return UNKNOWN
@@ -273,7 +273,7 @@ def _pattern(name: str) -> re.Pattern[str]:
 
 
 def is_name(name: str, declared_name: str) -> bool:
-    """Return True if a name is the declared one, in which ``{}`` matches a number; ``own`` may be any temperature.
+    """Return True if a metric's name is the declared one, in which ``{}`` matches a number; ``own``: any temperature.
 
     >>> is_name("order.bias.place2.t1", "order.bias.place{}.t1"), is_name("frs.d9", "frs.d1")
     (True, False)

@@ -80,7 +80,7 @@ class ChoiceOrder(Metric):
             raise UserError("metric=order counts answers, but the sampler enumerates them: choose sampler=order")
 
     def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:
-        """Return accuracy by place and by form, the bias of each place, and Cochran's Q over positions, by temperature.
+        """Return, by choice order, accuracy by place and form, each place's bias, and Cochran's Q, by temperature.
 
         Tables: ``order`` has a row for each question, temperature and place (from 1) at which its right choice stood;
         ``order_places`` what they are together, with intervals.

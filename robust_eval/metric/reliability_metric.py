@@ -261,8 +261,8 @@ def _add_equal(result: Score, answers: pa.Table, trials: int, groups: Sequence[s
 def _add_abstentions(
     result: Score, questions: Sequence[Question], answers: pa.Table, groups: Sequence[str] | None
 ) -> None:
-    """Add the share of abstentions in all wordings, and the metrics that set them apart from wrong answers. Refused,
-    empty and invalid replies are wrong answers, as everywhere.
+    """Add reliability's share of abstentions in all wordings, and the metrics that set them apart from wrong answers.
+    Refused, empty and invalid replies are wrong answers, as everywhere.
 
     Accuracy of attempted questions: Wei et al., "Measuring short-form factuality in large language models" (2024). The
     other two: Artificial Analysis, "AA-Omniscience" (2025), hallucination rate and index.
@@ -306,8 +306,8 @@ def _add_sensitivity(result: Score, right: Floats, trials: Floats) -> None:
 
 
 def _add_flips(result: Score, answers: pa.Table, first: Floats, groups: Sequence[str] | None) -> None:
-    """Add the changes from right to wrong and back between the turns of each conversation: the share of conversations
-    with a flip, their mean number in a conversation, and the mean turn of the first; NaN without any.
+    """Add the flips, changes from right to wrong and back between the turns of a conversation: the share of
+    conversations with a flip, their mean number in a conversation, and the mean turn of the first; NaN without any.
 
     Turn 0 is the greedy answer, with the verdicts ``first`` (n,); a turn without a reply is left out. Laban et al.,
     "Are You Sure? Challenging LLMs Leads to Performance Drops in the FlipFlop Experiment" (2023), §3.

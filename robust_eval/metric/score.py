@@ -160,7 +160,7 @@ class Correction:
     specs: Sequence[MetricSpec] = ()
 
     def add_curve(self, name: str, of: str, shares: Mapping[float, tuple[Estimate, int]]) -> None:
-        """Add the curve ``name``, which corrects ``of``: by temperature, estimates and their numbers of labels."""
+        """Add a score's curve ``name``, which corrects ``of``: by temperature, estimates and numbers of labels."""
         for t, (share, number) in shares.items():
             self.curves.setdefault(name, {})[t] = share
             self.of[point(name, t)], self.labels[point(name, t)] = point(of, t), number
@@ -278,7 +278,7 @@ def question_rows(question_ids: Sequence[str], answers: pa.Table) -> NDArray[np.
 
 
 def grid(question_ids: Sequence[str], graded: pa.Table, temperatures: Sequence[float] | None = None) -> Grid:
-    """Return a graded table summed over trials: a row for each of ``question_ids``, a column for each temperature.
+    """Return a grid of graded answers, summed over trials: rows for ``question_ids``, columns for temperatures.
 
     ``temperatures`` (T,) (ascending) may include some at which there is no answer; by default, those of the table.
     KeyError for an answer to another question.
@@ -310,7 +310,7 @@ def trial_grid(question_ids: Sequence[str], graded: pa.Table, temperatures: Floa
 
 
 def verdicts(graded: pa.Table) -> Floats:
-    """Return (N,) the verdict on each answer that counts: 1 or 0; NaN without a reply, and without any gold answer."""
+    """Return (N,) the verdict to score for each answer that counts: 1 or 0; NaN without a reply or any gold answer."""
     judged = graded["correct"].is_valid().to_numpy(zero_copy_only=False)
     row = graded["question_id"].combine_chunks().dictionary_encode().indices.to_numpy()
     judged |= has_outcome(graded, NO_ANSWER) & np.isin(row, row[judged])  # elsewhere there is no gold answer
@@ -400,8 +400,8 @@ def refuse_single_answers(metric: str, repetitions: float, samplers: str) -> Non
 
 
 def question_groups(questions: Sequence[Question]) -> list[str] | None:
-    """Return the group of each of the ``questions``, for resampling; a question without one is its own group. None if
-    none has a group.
+    """Return a score's group of each of the ``questions``, for resampling; a question without one is its own group.
+    None if none has a group.
 
     >>> question_groups([Question("1", "Who?", group="a"), Question("2", "Where?")])
     ['group a', 'question 2']

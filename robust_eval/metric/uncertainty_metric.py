@@ -206,7 +206,7 @@ def _sampled(question_ids: Sequence[str], measured: Measured, temperature: float
 
 
 def _greedy_surprisal(question_ids: Sequence[str], baseline: pa.Table) -> Floats:
-    """Return (n,) −ln of the probability of the greedy answer, the product over its tokens; NaN without any."""
+    """Return the uncertainty (n,) −ln of the greedy answer's probability, the product over its tokens; else NaN."""
     by_question = {
         question_id: -sum(logprobs[:length])
         for question_id, logprobs, length in rows(baseline, "question_id", "token_logprobs", "answer_tokens")
@@ -232,7 +232,7 @@ def _initial_entropy(question_ids: Sequence[str], baseline: pa.Table) -> Floats:
 
 
 def _early_break(question_ids: Sequence[str], measured: Measured) -> Floats:
-    """Return (n,) the negative breaking temperature, −inf of an unbroken fact; NaN without several temperatures."""
+    """Return the uncertainty (n,) −t_b: −inf for an unbroken fact; NaN without several temperatures."""
     answers = grid(question_ids, measured.graded)
     if len(answers.temperatures) < 2 or np.isnan(answers.temperatures).any():
         return np.full(len(question_ids), np.nan)

@@ -301,7 +301,7 @@ def draw_panels(
 
 
 def _panel_label(label: str, width: float) -> str:
-    """Return the label of a measurement in lines for a panel ``width`` inches wide."""
+    """Return the label of a compared measurement in lines for a panel ``width`` inches wide."""
     return textwrap.fill(label, int(8.5 * width), max_lines=4, placeholder=" …")
 
 

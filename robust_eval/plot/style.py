@@ -203,8 +203,8 @@ def legend_outside(fig: Figure, handles: Sequence[Any], words: Sequence[str]) ->
 
 
 def legend_below(axes: Axes, *entries: Any, columns: int = 4, enlarged: float = 1, fontsize: float = 9) -> Legend:
-    """Return a legend under the axis label, outside of the data, of all ``entries`` (handles and labels, if given),
-    with markers ``enlarged``.
+    """Return a figure's legend under the axis label, outside of the data, of all ``entries`` (handles and labels, if
+    given), with markers ``enlarged``.
     """
     return axes.legend(
         *entries,

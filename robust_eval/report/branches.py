@@ -1,4 +1,4 @@
-"""Top of a question's answer tree: prefixes of sampled answers, with their probabilities."""
+"""Top branches of a question's answer tree: prefixes of sampled answers, with their probabilities."""
 
 import heapq
 import math
@@ -64,8 +64,8 @@ class Branch:
 
 
 def top_branches(paths: Iterable[Path], decode: Callable[[list[int]], str]) -> Branch:
-    """Return the most probable prefixes of the answers, as a tree; a prefix with one dominant continuation is merged
-    with it.
+    """Return the top branches, the most probable prefixes of the answers as a tree; a prefix with one dominant
+    continuation is merged with it.
 
     ``paths`` are the answers to one prompt, with duplicates; those without log-probabilities are left out. ``decode``
     turns tokens into text. The result is the empty prefix, with its branches, the most probable first. A prefix's

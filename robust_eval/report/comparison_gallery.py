@@ -122,8 +122,8 @@ def _main_metric(compared: Comparison) -> Iterator[Drawing]:
 
 
 def _fact_maps(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
-    """Yield the figures of the accuracy of every fact at each temperature, a panel for each run; of runs on several
-    grids those on the first.
+    """Yield the comparison figures of the accuracy of every fact at each temperature, a panel for each run; of runs on
+    several grids those on the first.
     """
     maps: dict[str, FactAccuracy] = {}
     for label, run in runs.items():
@@ -179,7 +179,7 @@ def _file(spec: MetricSpec, along: str) -> str:
 
 
 def _differences(compared: Comparison) -> Iterator[Drawing]:
-    """Yield the figures of the paired differences of each headline metric; of many pairs the largest."""
+    """Yield the comparison figures of the paired differences of each headline metric; of many pairs the largest."""
     names = compared.measurement_labels.full
     for number, name in enumerate(dict.fromkeys(pair.metric for pair in compared.pairs if pair.metric), start=1):
         pairs = [pair for pair in compared.pairs if pair.metric == name and pair.differences[name].n]
@@ -217,8 +217,8 @@ def _reply_certainty(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
 
 
 def _facts(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
-    """Yield the figures of every fact by entropy and breaking temperature, and the distributions of the scores, a panel
-    for each (Fastowski et al., Fig. 3, 4 and 13); of runs on several grids those on the first.
+    """Yield the comparison figures of every fact by entropy and breaking temperature, and the distributions of the
+    scores, a panel for each (Fastowski et al., Fig. 3, 4 and 13); of runs on several grids those on the first.
     """
     facts: dict[str, Facts] = {}
     for label, run in runs.items():
@@ -255,8 +255,8 @@ def _facts(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
 
 
 def _entropies(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
-    """Yield the figures of entropies on common bins, and against error rates a panel for each, of all questions and by
-    category, at the temperature nearest to 1 (Reganova & Steinbach, Fig. 1 to 5).
+    """Yield the comparison figures of entropies on common bins, and against error rates a panel for each, of all
+    questions and by category, at the temperature nearest to 1 (Reganova & Steinbach, Fig. 1 to 5).
     """
     entropies, errors, categories = {}, {}, {}
     for label, run in runs.items():

@@ -171,7 +171,7 @@ def _difference(compared: Comparison, pair: Pair, family: int, is_reversed: bool
 
 
 def letters(compared: Comparison) -> dict[int, str]:
-    """Return the letters of the significance groups by measurement; empty where a pair of them has no verdict."""
+    """Return the summary's letters of significance groups by measurement; empty where a pair of them has no verdict."""
     number = len(compared.measurements)
     metrics = {pair.metric for pair in compared.pairs}
     whole = number > 1 and len(compared.pairs) == number * (number - 1) // 2 and len(metrics) == 1
@@ -182,8 +182,8 @@ def letters(compared: Comparison) -> dict[int, str]:
 
 
 def _ranked(compared: Comparison, metric: str, pairs: Sequence[Pair]) -> tuple[dict[int, str], list[list[int]]]:
-    """Rank measurements by their mean difference from the others, each on the questions that both have; return the
-    letters of each, and the significance groups.
+    """Rank the summary's measurements by their mean difference from the others, each on the questions that both have;
+    return the letters of each, and the significance groups.
     """
     members = sorted({place for pair in pairs for place in (pair.first, pair.second)})
     spec = compared.spec(metric)

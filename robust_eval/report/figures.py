@@ -28,8 +28,8 @@ def save_figures(result: Result, folder: Path) -> list[SavedFigure]:
 
 
 def save_for_paper(entries: Iterable[RegisteredFigure], run: FigureData, folder: Path, subject: str) -> None:
-    """Draw registered figures without title into ``folder``, as wide as a column, as PNG of 300 dpi, SVG and PDF, and
-    write their captions with the ``subject`` (model, data and n) into ``captions.md``.
+    """Draw a run's registered figures without title into ``folder``, as wide as a column, as PNG of 300 dpi, SVG and
+    PDF, and write their captions with the ``subject`` (model, data and n) into ``captions.md``.
     """
     from robust_eval.plot.figure_files import save
     from robust_eval.plot.style import figure, fit_column

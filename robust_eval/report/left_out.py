@@ -1,4 +1,4 @@
-"""Exclusions of a run, with their reasons."""
+"""Questions and answers left out of a run, with their reasons."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ _NO_REPLY = {"filtered_prompt": "prompts filtered", "filtered_reply": "replies f
 
 
 def left_out(result: Result) -> Iterator[str]:
-    """Yield a sentence for each exclusion from a run."""
+    """Yield a sentence for each exclusion from a run, of questions or answers left out."""
     prefix = "loaded.dataset.unusable."
     for name, number in result.description.items():
         if name.startswith(prefix) and isinstance(number, int):

@@ -336,7 +336,7 @@ def _extremes(result: Result) -> dict[str, list[dict[str, Any]]]:
 
 
 def write_corrected(folder: Path, score: Score) -> None:
-    """Write the corrected metrics into the summary, the declarations and the report of a finished run, replacing
+    """Write the corrected metrics into the summary, the declarations and the report page of a finished run, replacing
     earlier ones.
 
     UserError where a file is damaged.

@@ -95,7 +95,7 @@ def main_metrics(rows: Sequence[Row]) -> list[Row]:
 
 
 def sentence(result: Result) -> str:
-    """Return one plain sentence on the run and its result, for terminal and report."""
+    """Return the wording of one sentence on the run and its result, for terminal and report."""
     start = f"{len(result.kept)} of {len(result.candidates())} questions were kept and asked again"
     text = next((text for score in result.scores.values() if (text := score.presentation.sentence)), "")
     return f"{start} {text}" if text else f"{start}."

@@ -192,8 +192,8 @@ class FinishedRun:
         return grid, breaking
 
     def holding(self) -> tuple[list[float], Floats]:
-        """Return the grid of :meth:`breaking_temperatures`, and (n, T) 1 as long as a question holds, 0 from its break
-        on, NaN from the point on at which it is censored.
+        """Return the run's grid of :meth:`breaking_temperatures`, and (n, T) 1 as long as a question holds, 0 from its
+        break on, NaN from the point on at which it is censored.
         """
         specs = [spec for spec in self.specs if spec.is_survival]
         curves = {parsed[0] for name in self.question_metrics if (parsed := curve_and_temperature(name))}
@@ -216,20 +216,20 @@ class FinishedRun:
         return spec.among(names) or points
 
     def groups(self) -> list[str] | None:
-        """Return (n,) the groups of dependent questions; None without any."""
+        """Return (n,) the finished run's groups of dependent questions; None without any."""
         groups = self.questions["group"].to_pylist()
         if not any(groups):
             return None
         return [f"group {group}" if group else f"question {row}" for row, group in enumerate(groups)]
 
     def groups_by_id(self) -> dict[str, str] | None:
-        """Return the groups of dependent questions by id; None without any."""
+        """Return the finished run's groups of dependent questions by id; None without any."""
         groups = self.groups()
         return None if groups is None else dict(zip(self.questions["question_id"].to_pylist(), groups, strict=True))
 
     def trials(self) -> dict[str, pa.Table]:
-        """Return the answers of :func:`trials_by_sampler`, without those of samplers with early stopping, which asks
-        more where answers are uncertain; empty without their file.
+        """Return the finished run's answers of :func:`trials_by_sampler`, without those of samplers with early
+        stopping, which asks more where answers are uncertain; empty without their file.
         """
         file = self.graded
         if file is None:
@@ -240,7 +240,7 @@ class FinishedRun:
         return {name: by_sampler[name] for name in by_sampler if not self.settings.get(f"sampler.{name}.early_stop")}
 
     def rewrites(self, question_ids: Sequence[str]) -> object:
-        """Return the texts of the rewrites by a model, else the settings of recorded rewrites."""
+        """Return the texts of the run's rewrites by a model, else the settings of recorded rewrites."""
         assert self.graded is not None
         file = self.graded.with_name(REWRITES)
         if not file.is_file():

@@ -60,7 +60,7 @@ class SharedQuestions:
         return np.asarray(_range(self.kept) == 1)
 
     def differs(self, metric: str) -> NDArray[np.bool_]:
-        """Return (n,) booleans, true if the measurements differ in a metric by a visible amount.
+        """Return (n,) booleans, true if on shared questions measurements differ in a metric by a visible amount.
 
         Equal answers may have metrics that differ in insignificant digits, by rounding or by the batch context.
         """
@@ -204,7 +204,7 @@ def _values(metric: str, run: FinishedRun) -> Floats | None:
 
 
 def _range(values: Floats) -> Floats:
-    """Return (n, m) → (n,) the largest minus the smallest defined value, NaN with fewer than two."""
+    """Return the range (n, m) → (n,): the largest minus the smallest defined value, NaN with fewer than two."""
     defined = ~np.isnan(values)
     highest = np.where(defined, values, -np.inf).max(axis=1, initial=-np.inf)
     lowest = np.where(defined, values, np.inf).min(axis=1, initial=np.inf)

@@ -1,4 +1,4 @@
-"""Terminal output: printed text, log lines and progress bars."""
+"""Console, the terminal output: printed text, log lines and progress bars."""
 
 import copy
 import logging
@@ -39,7 +39,7 @@ class Console(console.Console):
         return super().render_str(printable_lines(text), **settings)
 
     def on_broken_pipe(self) -> NoReturn:
-        """Exit silently when the reader has ended (``| head``), with the status of SIGPIPE."""
+        """Exit silently when the console's reader has ended (``| head``), with the status of SIGPIPE."""
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, self.file.fileno())  # no message at the end of the process
         os.close(null)
@@ -116,7 +116,7 @@ class StageProgress:
         return left if left >= 0 else 0.0 if math.isclose(self._done, self._total) else None
 
     def in_words(self) -> str:
-        """Return a sentence such as "sampled answers: 84 of 203 (41 %), about 9 min left"."""
+        """Return the progress in words, such as "sampled answers: 84 of 203 (41 %), about 9 min left"."""
         seconds = self.seconds_left()
         so_far = f"{duration(self._clock() - self._start)} so far"
         time = so_far if seconds is None else f"about {duration(seconds)} left"

@@ -79,7 +79,7 @@ def text_lines(file: Path, encoding: str = "utf-8", label: object = None) -> Ite
 
 
 def file_encoding(raw: io.BufferedReader, default: str = "utf-8") -> str:
-    """Return the encoding according to the first bytes of a file, or else the default."""
+    """Return a text file's encoding by its first bytes, or else the default."""
     encoding = json.detect_encoding(raw.peek(4)[:4])
     return default if encoding == "utf-8" else encoding
 

@@ -51,8 +51,8 @@ def command(mistake: int = 1, failure: int = 1) -> Iterator[None]:
 
 @contextmanager
 def resend_lost_interrupts() -> Iterator[None]:
-    """Send Ctrl-C and SIGTERM again, a moment later, when Python ignores them, as it does with every exception in a
-    ``__del__`` method or in the callback of a weak reference.
+    """Send signals (Ctrl-C, SIGTERM) again, a moment later, when Python ignores them, as it does with every exception
+    in a ``__del__`` method or in the callback of a weak reference.
     """
 
     def hook(unraisable: "sys.UnraisableHookArgs") -> None:
@@ -104,8 +104,8 @@ RESERVED_FILES = 32
 
 
 def allow_connections(number: int, setting: str) -> None:
-    """Raise the limit of open files for ``number`` connections, the value of ``setting``; UserError above the hard
-    limit.
+    """Raise the process's limit of open files for ``number`` connections, the value of ``setting``; UserError above the
+    hard limit.
     """
     try:
         import resource
@@ -133,7 +133,7 @@ def timestamp() -> str:
 
 
 class Stopwatch:
-    """Stopwatch of stages; ``seconds`` maps their names to wall-clock seconds."""
+    """Stopwatch of a process's stages; ``seconds`` maps their names to wall-clock seconds."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}

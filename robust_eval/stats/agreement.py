@@ -53,7 +53,7 @@ def fleiss_kappa(counts: ArrayLike) -> float:
 
 
 def remapped_kappa(counts: ArrayLike, categories: ArrayLike, draws: int = 1000, seed: int = 0) -> float:
-    """Return Fleiss' κ where labels mean nothing across questions, as cluster numbers do.
+    """Return the agreement (Fleiss' κ) where labels mean nothing across questions, as cluster numbers do.
 
     The mean over ``draws`` (with ``seed``) that map the labels of each question into its K_j categories by a random
     injection, independent between questions. Where all K_j are equal, its limit for many questions is
@@ -111,7 +111,7 @@ def _chance_agreement(mapped: tuple[Integers, Integers, Floats], part: tuple[int
 
 
 def _injections(labels: Integers, categories: Integers, generator: np.random.Generator) -> Integers:
-    """Return (n, most labels) distinct random categories for the labels of each question, undefined beyond them."""
+    """Return (n, most labels) random categories of agreement for the labels of each question, undefined beyond them."""
     places = np.zeros((len(labels), labels.max()), dtype=np.int64)
     for label in range(labels.max()):
         rows = np.flatnonzero(labels > label)
@@ -149,7 +149,7 @@ def free_marginal_kappa(counts: ArrayLike, categories: ArrayLike) -> float:
 
 
 def gibbs_m2(counts: ArrayLike, categories: ArrayLike) -> float:
-    """Return Gibbs' M2, a certainty: 1 − the mean of K_j / (K_j − 1) · (1 − Σ_i p_ij²), p_ij = f_ij / r_j.
+    """Return Gibbs' M2, a certainty of raters: 1 − the mean of K_j / (K_j − 1) · (1 − Σ_i p_ij²), p_ij = f_ij / r_j.
 
     ``counts``, ``categories`` and errors (ValueError) are those of :func:`remapped_kappa`.
 
@@ -184,7 +184,7 @@ def question_m2(counts: ArrayLike, categories: ArrayLike) -> Floats:
 
 
 def normalized_certainty(counts: ArrayLike, categories: ArrayLike) -> float:
-    """Return the certainty H_η = 1 + the mean of Σ_i p_ij log p_ij / log K_j, p_ij = f_ij / r_j.
+    """Return the raters' certainty H_η = 1 + the mean of Σ_i p_ij log p_ij / log K_j, p_ij = f_ij / r_j.
 
     ``counts``, ``categories`` and errors (ValueError) are those of :func:`remapped_kappa`.
 
@@ -291,7 +291,7 @@ def beyond_chance(observed: ArrayLike, chance: ArrayLike) -> Floats:
 
 
 def _counts(counts: ArrayLike) -> tuple[Floats, NDArray[np.bool_]]:
-    """Return the checked label counts, and a mask of the questions with at least two raters."""
+    """Return the checked label counts, and a mask of the questions with at least two raters (for κ)."""
     f = np.asarray(counts, dtype=float)
     if f.ndim != 2:
         raise ValueError(f"counts must be (questions, labels), not {f.shape}")
@@ -319,7 +319,7 @@ def _with_categories(counts: ArrayLike, categories: ArrayLike) -> tuple[Floats, 
 
 
 def cohen_kappa(counts: ArrayLike) -> float:
-    """Return Cohen's κ, (observed − chance) / (1 − chance).
+    """Return Cohen's κ, the agreement beyond chance, (observed − chance) / (1 − chance).
 
     ``counts`` (K, K) has the numbers of items to which the first rater gave the label of the row and the second that of
     the column. ValueError unless it is square and not negative.

@@ -16,7 +16,7 @@ RESAMPLES = 500
 
 
 class LabelCounts(NamedTuple):
-    """Labelled answers of n questions at T temperatures, (n, T) each; sums of the labels' weights.
+    """Label counts of n questions at T temperatures to correct breaks, (n, T) each: sums of the labels' weights.
 
     ``right`` are answers that people call right, ``true_positives`` those of them whose verdict is right; ``wrong`` and
     ``true_negatives`` likewise.
@@ -36,7 +36,7 @@ class LabelCounts(NamedTuple):
 
 
 class LabelledGrid(NamedTuple):
-    """Grid of a grader's verdicts on n questions at T temperatures, with labels of some answers.
+    """Grid of a grader's verdicts on n questions at T temperatures, with human labels of some answers.
 
     ``right`` and ``replies`` are (n, T): how many verdicts are right, and how many there are. ``temperatures`` (T,) are
     strictly increasing; ``threshold`` and ``estimator`` are as :func:`~robust_eval.stats.frs.breaking_temperature` has
@@ -54,7 +54,7 @@ class LabelledGrid(NamedTuple):
 def _shrink_difference(
     rates: ErrorRates, true_positives: Floats, right: Floats, true_negatives: Floats, wrong: Floats
 ) -> ErrorRates:
-    """Shrink the difference between the grader's sensitivity and specificity by James-Stein.
+    """Shrink the difference between the grader's sensitivity and specificity by James-Stein, for corrected breaks.
 
     Where the two are alike the crossing of one half does not move, and a difference that is but noise would move it.
     The difference is that within temperatures: right answers are those of low ones, where graders err less, so that

@@ -1,4 +1,4 @@
-"""Factual Robustness Score by its definitions: initial entropy, breaking temperature, score.
+"""Factual Robustness Score (FRS) by its definitions: initial entropy, breaking temperature, score.
 
 Fastowski, Prenkaj, Kasneci, "From Confidence to Collapse in LLM Factual Robustness".
 """
@@ -68,7 +68,7 @@ def top_entropy(probabilities: ArrayLike, k: int = 10, renormalize: bool = True)
 def breaking_temperature(
     accuracy: ArrayLike, temperatures: ArrayLike, threshold: float = 0.5, estimator: str = "first"
 ) -> Floats:
-    """Return t_b, the lowest temperature of the grid with less than ``threshold`` of the trials right.
+    """Return the breaking temperature, the lowest of the grid with less than ``threshold`` of the trials right.
 
     Parameters
     ----------
@@ -232,7 +232,7 @@ def factual_robustness_score(
 
 
 def crossing_temperature(accuracy: Floats, temperatures: Floats, threshold: float) -> float:
-    """Return the lowest temperature at which an accuracy curve falls below a threshold.
+    """Return the break off the grid: the lowest temperature at which an accuracy curve falls below a threshold.
 
     ``accuracy`` (T,) has no NaN, ``temperatures`` (T,) are at least two and strictly increasing; an accuracy equal to
     the ``threshold`` holds. Between temperatures the curve is interpolated by monotone cubic pieces (Fritsch & Carlson

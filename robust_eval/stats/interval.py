@@ -112,12 +112,12 @@ def paired_share_bounds(
 
 
 def _upper_bound(gained: float, lost: float, n: float, quantile: float, level: float) -> float:
-    """Return Tango's upper bound of the share gained minus the share lost, of n questions."""
+    """Return the upper bound of Tango's interval of the share gained minus the share lost, of n questions."""
     if gained >= n:
         return 1.0
 
     def excess(difference: float) -> float:
-        """Return the score statistic of a true difference plus its quantile, times its standard deviation."""
+        """Return Tango's score statistic of a true difference plus its quantile, times its standard deviation."""
         linear = (2 * n - gained + lost) * difference - gained - lost
         root = math.sqrt(max(linear**2 + 8 * n * lost * difference * (1 - difference), 0.0))
         worse = (root - linear) / (4 * n)  # the most likely share of lost questions
@@ -390,7 +390,7 @@ def bootstrap_draws(
 
 
 class _Resampled(NamedTuple):
-    """Statistic of some arrays, resampled by whole groups if there are ``members``, the rows of each group."""
+    """Bootstrap statistic of arrays, resampled by whole groups if there are ``members``, the rows of each group."""
 
     statistic: Callable[..., Any]
     data: list[NDArray[Any]]

@@ -22,7 +22,7 @@ class CochranQ(NamedTuple):
 
 
 def cochran_q(right: ArrayLike, groups: ArrayLike | None = None, seed: int = 0) -> CochranQ:
-    """Test for equal accuracy of questions at each place of their right choice.
+    """Test for position bias: equal accuracy of questions at each place of their right choice.
 
     Q = (k − 1) (k Σ_p C_p² − N²) / (k N − Σ_j R_j²), with C_p right answers at place p, R_j of question j, N in all.
     The χ² distribution is an approximation that wants some ten questions that are right at some places and not at all.

@@ -93,8 +93,8 @@ Value = TypeVar("Value")
 
 
 class Robustness(NamedTuple, Generic[Value]):
-    """Base accuracy A, worst case Ω, best case O, plurality Ŷ, item difficulty μ_D: means over questions, or (n,) of
-    each question.
+    """Robustness of raters: base accuracy A, worst case Ω, best case O, plurality Ŷ, item difficulty μ_D: means over
+    questions, or (n,) of each question.
     """
 
     accuracy: Value

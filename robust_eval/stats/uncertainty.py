@@ -223,8 +223,8 @@ def coverage_at_risk(
 
 
 class CalibrationBins(NamedTuple):
-    """Bins of probabilities: ``bin`` (n,) of each question, −1 where it was left out; (b,) the ``number`` of questions,
-    their mean ``probability`` and the share of right ones (``accuracy``).
+    """Calibration bins of probabilities: ``bin`` (n,) of each question, −1 where it was left out; (b,) the ``number``
+    of questions, their mean ``probability`` and the share of right ones (``accuracy``).
     """
 
     bin: NDArray[np.intp]
@@ -234,7 +234,7 @@ class CalibrationBins(NamedTuple):
 
 
 def calibration_bins(probability: ArrayLike, correct: ArrayLike) -> CalibrationBins:
-    """Return bins with equally many questions (:data:`BINS`); equal probabilities share a bin."""
+    """Return calibration bins with equally many questions (:data:`BINS`); equal probabilities share a bin."""
     p, y = _checked("probability", probability, correct)
     if np.any((p < -ROUNDING) | (p > 1 + ROUNDING)):
         raise ValueError("probability must be between 0 and 1")
@@ -260,7 +260,7 @@ class CalibrationError(NamedTuple):
 
 
 def calibration_errors(probability: ArrayLike, correct: ArrayLike, groups: ArrayLike | None = None) -> CalibrationError:
-    """Return the mean distance of probability and share of right answers over :func:`calibration_bins`.
+    """Return the calibration error: mean distance of probability and share right over :func:`calibration_bins`.
 
     The corrected error of a bin takes the sign of the deviation from one half of its questions and the deviation from
     the other, averaged over all halves: d (2 Φ(d / σ) − 1) − 2 σ φ(d / σ), with d the deviation of the bin and

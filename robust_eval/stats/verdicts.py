@@ -153,8 +153,8 @@ def _right_or_wrong(values: Floats) -> bool:
 
 
 def confidence_sequence(differences: ArrayLike, level: float = 0.95) -> tuple[Floats, Floats]:
-    """Return an interval of the mean after each question. All of them cover it at once with probability ``level``: you
-    may look at any time, and stop for any reason.
+    """Return a confidence sequence: an interval of the mean after each question. All of them cover it at once with
+    probability ``level``: you may look at any time, and stop for any reason.
 
     For each candidate mean there are two gamblers, who bet on every question that its value is above, or below. If the
     candidate is the mean, their bets are fair, and the first of them to have 2 / (1 − level) times the money at the

@@ -103,7 +103,7 @@ def insert(connection: sqlite3.Connection, rows: Sequence[Row], used_at: int) ->
 
 
 def intact_row(key: object, value: object, checksum: object) -> Iterator[Row]:
-    """Yield the row if it is intact: if its checksum is right."""
+    """Yield the row of SQLite if it is intact."""
     if isinstance(key, bytes) and isinstance(value, bytes) and checksum == checksum_of(key, value):
         yield key, value, checksum
 

@@ -45,7 +45,7 @@ class NotStoredError(Exception):
 
 
 class AdaptiveAnswers(AdaptiveRequests, Protocol):
-    """Answers to ``requests`` of which parts are requested, depending on the answers so far.
+    """Adaptive answers to ``requests`` of which parts are requested, depending on the answers so far.
 
     ``tables`` holds all answers to each request so far, also those that it does not need.
     """

@@ -52,7 +52,7 @@ class Run:
         """Record the tracked run's model, which runs with the same identity share; later scores belong to it."""
 
     def scores(self, scores: Sequence[Score], metrics: Mapping[str, float]) -> None:
-        """Record the headline metrics with their intervals, other flat metrics, and curves by step, under ``curve/``.
+        """Record the headline metrics with intervals, other flat metrics, and curves by step, under ``curve/``.
 
         A curve's values at headline temperatures are metrics as well.
         """

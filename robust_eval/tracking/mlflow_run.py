@@ -117,7 +117,7 @@ class MlflowRun(Run):
         self._measured |= {"dataset_name": name, "dataset_digest": digest[:36]}
 
     def model(self, name: str, identity: Mapping[str, object]) -> None:
-        """Record the model as a LoggedModel, an input of this run; runs with the same identity share it."""
+        """Record the model as MLflow's LoggedModel, an input of this run; runs with the same identity share it."""
         from mlflow.entities import LoggedModelInput, LoggedModelStatus
 
         params = {key: str(value)[:6000] for key, value in identity.items()}
@@ -297,13 +297,13 @@ def integer_steps(temperatures: Sequence[float]) -> tuple[str, list[int]]:
 
 
 def _is_metric(score: Score, name: str) -> bool:
-    """Return True if a recorded metric is a headline metric, or its class declares none."""
+    """Return True if an MLflow metric is a headline metric, or its class declares none."""
     spec = score.spec(name)
     return not score.specs if spec is None else _is_headline(spec)
 
 
 def _is_headline(spec: MetricSpec) -> bool:
-    """Return True if a recorded metric is a headline, primary or short one."""
+    """Return True if an MLflow metric is a headline, primary or short one."""
     return bool(spec.shown == HEADLINE or spec.primary or spec.short)
 
 

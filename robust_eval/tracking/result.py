@@ -87,7 +87,7 @@ class Result:
         return [question for question in self.questions if question.id in answered_ids]
 
     def counts(self) -> dict[str, float]:
-        """Return all counts by their MLflow names: questions, prompts, replies, outcomes, rewrites, tokens, seconds.
+        """Return the result's counts by MLflow name: questions, prompts, replies, outcomes, rewrites, tokens, seconds.
 
         Outcomes are counted for rewriting, greedy answers and sampled answers; ``replies.cut`` are sampled ones
         truncated by the length limit, ``replies.uncertain`` greedy and sampled ones. ``questions.equal_in_a_row`` is
@@ -238,7 +238,7 @@ def equal_in_a_row(graded: Mapping[str, pa.Table], question_ids: Sequence[str]) 
 
 
 def _repeated(table: pa.Table) -> set[str]:
-    """Return the questions whose replies at the highest temperature are equal."""
+    """Return the result's questions whose replies at the highest temperature are equal."""
     temperatures = table["temperature"].to_numpy()
     is_default = np.isnan(temperatures)
     highest = math.nan if is_default.any() else float(temperatures.max(initial=0.0))
