@@ -1,4 +1,4 @@
-"""How long clusters, votes and the metrics of agreement take over many questions, and how much memory.
+"""Time and memory of clusters, votes and the metrics of agreement over many questions.
 
     python benchmarks/agreement.py [--questions 100000] [--quick] [--json FILE]
 

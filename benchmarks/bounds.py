@@ -1,4 +1,4 @@
-"""How tight guaranteed bounds are, and how far estimates from the truth, by the number of prefixes that are evaluated.
+"""Tightness of guaranteed bounds and error of estimates, by the number of prefixes that are evaluated.
 
     python benchmarks/bounds.py [--questions 16] [--reference 400] [--quick] [--json FILE]
 

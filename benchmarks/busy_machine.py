@@ -1,4 +1,4 @@
-"""What a run takes beside other work: threads that sleep while they wait, threads that spin, and one thread.
+"""Time of a run beside other work: with threads that sleep while they wait, threads that spin, and one thread.
 
     python benchmarks/busy_machine.py [--questions 6] [--busy 2] [--repeats 3] [--quick] [--json FILE]
 

@@ -1,4 +1,4 @@
-"""How near a sentence model puts answers that mean the same, and that do not: what the threshold of clusters rests on.
+"""Similarity of answers that mean the same, and of others, by a sentence model: the basis of the clusters' threshold.
 
     python benchmarks/clusters.py [--quick] [--json FILE]
 

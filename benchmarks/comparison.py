@@ -1,4 +1,4 @@
-"""What a comparison of large runs costs: the time to read the runs, to compare them, and to write the page.
+"""Cost of a comparison of large runs: the time to read the runs, to compare them, and to write the page.
 
     python benchmarks/comparison.py [--runs 4] [--questions 100000] [--quick] [--json FILE]
 

@@ -1,4 +1,4 @@
-"""What a block of questions costs a device: a model of it, checked against counters here, and worked out for an H100.
+"""Cost model of a block of questions on a device, checked against counters here, and worked out for an H100.
 
     python benchmarks/costs.py [--questions 16] [--quick] [--json FILE]
 

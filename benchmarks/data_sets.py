@@ -1,4 +1,4 @@
-"""What loading costs: seconds and peak memory for 100,000 questions, and for streaming a million.
+"""Cost of loading a data set: seconds and peak memory for 100,000 questions, and for streaming a million.
 
     python benchmarks/data_sets.py [--quick] [--json FILE]
 

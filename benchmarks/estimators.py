@@ -1,4 +1,4 @@
-"""How far each estimate of an accuracy curve is from the truth, and what it costs: trials and exact.
+"""Error and cost of each estimator of an accuracy curve: trials and exact.
 
     python benchmarks/estimators.py [--questions 48] [--nodes 128] [--quick] [--json FILE]
 

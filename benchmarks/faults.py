@@ -1,4 +1,4 @@
-"""What faults of a server cost a run, and whether they cost it an answer.
+"""Cost of a server's faults for a run, in time and in lost answers.
 
     python benchmarks/faults.py [--answers 2000] [--rate 0.2] [--max-concurrency 16] [--quick] [--json FILE]
 

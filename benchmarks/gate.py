@@ -1,4 +1,4 @@
-"""How often a gate decides, how often it is wrong, and how many facts it asks until it is decided.
+"""Frequency of a gate's decisions and of wrong ones, and the number of facts that it asks until it is decided.
 
     python benchmarks/gate.py [--repetitions 400] [--quick] [--json FILE]
 

@@ -1,4 +1,4 @@
-"""What a block of questions takes on a GPU, beside the formulas of costs.py, and whether its answers are the CPU's.
+"""Time of a block of questions on a GPU, beside the formulas of costs.py, and a check of its answers by the CPU's.
 
     python benchmarks/gpu.py [--questions 16 128] [--block 128] [--shapes small 8B 14B] [--repeats 3]
                               [--peers generate static continuous graphed] [--quick] [--json FILE]

@@ -1,4 +1,4 @@
-"""Whether Ctrl-C is ever lost, and what it costs a store, at whatever moment of a run it comes.
+"""Lost interrupts (Ctrl-C) and their cost to a store, at any moment of a run.
 
     python benchmarks/interrupts.py [--interrupts 10000] [--seed 0] [--quick] [--json FILE]
 

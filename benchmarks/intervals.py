@@ -1,4 +1,4 @@
-"""How often 95 % intervals hold the true value: shares and mean scores, alone and in groups.
+"""Coverage of 95 % intervals: shares and mean scores, alone and in groups.
 
     python benchmarks/intervals.py [--simulations 2000] [--quick] [--json FILE]
 

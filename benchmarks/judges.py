@@ -1,4 +1,4 @@
-"""What labels make of a grader that errs: how often intervals hold the true accuracy, and the bias of t_b.
+"""Correction of a grader that errs by labels: coverage of intervals of the accuracy, and the bias of t_b.
 
     python benchmarks/judges.py [--simulations 2000] [--questions 500] [--quick] [--json FILE]
 

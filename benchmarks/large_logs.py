@@ -1,4 +1,4 @@
-"""How long it takes to read a log of inspect_ai with many samples, and in how much memory.
+"""Time and memory to read a log of inspect_ai with many samples.
 
     python benchmarks/large_logs.py [--samples 100000] [--quick] [--json FILE]
 

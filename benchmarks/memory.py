@@ -1,4 +1,4 @@
-"""How much memory the answer tree takes: by questions in flight, by trials, and by questions asked.
+"""Memory of the answer tree: by questions in flight, by trials, and by questions asked.
 
     python benchmarks/memory.py [--quick] [--json FILE]
 

@@ -1,4 +1,4 @@
-"""What it saves that prompts which begin alike are evaluated as a tree.
+"""Savings by the evaluation of prompts with a common prefix, such as a passage, as a tree.
 
     python benchmarks/passages.py [--passages 8] [--quick] [--json FILE]
 

@@ -1,4 +1,4 @@
-"""What Ray costs: its throughput beside that of two local processes, and the memory of the process that hands out work.
+"""Cost of Ray: throughput beside that of two local processes, and memory of the process that hands out work.
 
     python benchmarks/ray_engine.py [--facts 320] [--rounds 2] [--questions 200000] [--resampled 400000] [--quick]
                                     [--json FILE]

@@ -1,4 +1,4 @@
-"""What the report costs: its size, the time to write it, and the time until it can be read in a browser.
+"""Cost of the report: its size, the time to write it, and the time until it can be read in a browser.
 
     python benchmarks/report.py [--questions 1000 6000 100000] [--quick] [--json FILE]
 

@@ -1,4 +1,4 @@
-"""What a temperature sweep costs: the answer tree beside other ways of drawing the same answers, in one process.
+"""Cost of a temperature sweep: the answer tree beside other ways of drawing the same answers, in one process.
 
     python benchmarks/sampling.py [--questions 48] [--block 16] [--questions-k100 4] [--dtype bfloat16] [--variants]
                                   [--peers PYTHON] [--skip WAY] [--quick] [--json FILE]

@@ -1,4 +1,4 @@
-"""How far accuracy curves that are read off a server's log-probabilities are from the truth, and what they cost.
+"""Error and cost of accuracy curves that are estimated from a server's log-probabilities.
 
     python benchmarks/served_estimators.py [--questions 48] [--nodes 48] [--draws 8] [--quick] [--json FILE]
 

@@ -1,4 +1,4 @@
-"""What a store of a million answers costs: opening it and finding what a run lacks, in a process of its own.
+"""Cost of a store of a million answers: opening it and finding the answers that a run lacks, in its own process.
 
     python benchmarks/store.py [--questions 10000] [--quick] [--json FILE]
 

@@ -1,4 +1,4 @@
-"""How many answers a second come from a server, of those that it could give, and in how much memory.
+"""Throughput of answers from a server, as a share of its maximum, and the memory of the process.
 
     python benchmarks/throughput.py [--requests 20000] [--seconds 0.2] [--limit 200] [--max-concurrency 256] [--quick]
                                     [--json FILE]

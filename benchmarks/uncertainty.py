@@ -1,4 +1,4 @@
-"""How often 95 % intervals of AUROC, PRR and other figures of uncertainty hold the true value, and the bias of ECE.
+"""Coverage of 95 % intervals of AUROC, PRR and other metrics of uncertainty, and the bias of ECE.
 
     python benchmarks/uncertainty.py [--simulations 1000] [--quick] [--json FILE]
 

@@ -1,4 +1,4 @@
-"""What a sweep that asks no more than breaking temperatures need takes of a server, beside one that asks for all.
+"""Cost of a sweep with early stopping on a server (no answer beyond breaking temperatures), beside one that asks all.
 
     python benchmarks/undecided.py [--facts 203] [--seconds 0.2] [--quick] [--json FILE]
 

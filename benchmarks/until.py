@@ -1,4 +1,4 @@
-"""How often an interval misses the truth at which a run stopped because it was narrow enough, and what that saves.
+"""Coverage of the interval at which a run stopped because it was narrow enough, and the savings of stopping.
 
     python benchmarks/until.py [--simulations 2000] [--questions 1000] [--quick] [--json FILE]
 

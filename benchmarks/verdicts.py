@@ -1,4 +1,4 @@
-"""How often verdicts are wrong: FAILs and PASSes of a candidate at the margin, FAILs where it is twice as far away.
+"""Frequency of wrong verdicts: FAILs and PASSes of a candidate at the margin, FAILs where it is twice as far away.
 
     python benchmarks/verdicts.py [--simulations 2000] [--facts 2000] [--quick] [--json FILE]
 

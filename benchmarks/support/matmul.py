@@ -1,4 +1,4 @@
-"""How fast this machine multiplies matrices of a model's own shapes."""
+"""Speed of this machine at multiplying matrices of a model's own shapes."""
 
 import time
 from collections import Counter
