@@ -52,7 +52,7 @@ def _runs(arguments: argparse.Namespace) -> list[FinishedRun]:
 
 
 def show() -> None:
-    """Print the main metrics of the run that the arguments name, or all headline metrics."""
+    """Print the main metrics of one run (``show RUN``), as ``compare`` does of several; or all headline metrics."""
     parser = command_parser("show", "Print the metrics of a finished run.")
     parser.add_argument("run", type=Path, metavar="RUN", help="folder of a finished run")
     parser.add_argument("--all", action="store_true", help="all metrics, not only the main ones")

@@ -54,7 +54,7 @@ def to_config(composed: DictConfig) -> Config:
 
 
 def _refuse_untyped(composed: DictConfig) -> None:
-    """Raise UserError for a composed part that is no option, or has a value refused by its class."""
+    """Raise UserError for a part of the configuration that is no option, or has a value refused by its class."""
     try:
         nodes = {entry.name: composed[entry.name] for entry in fields(Schema) if entry.name not in COMBINABLE_GROUPS}
     except OmegaConfBaseException as problem:
@@ -84,7 +84,7 @@ def _refuse_untyped(composed: DictConfig) -> None:
 
 
 def _check_other_models(config: Config, sampler_names: str) -> None:
-    """Raise UserError unless the rewriter and the judge have the models that they need."""
+    """Raise UserError unless the configured rewriter and the judge have the models that they need."""
     if config.rewriter.asks and not any(sampler.axis == "rewrite" for sampler in config.sampler.values()):
         raise UserError(
             f"rewriter=llm writes rewrites, which sampler={sampler_names} does not use: choose sampler=perturbation, "
@@ -221,7 +221,7 @@ def _names_of(spec: MetricSpec, metric: Metric, temperatures: Sequence[float]) -
 
 
 def _check_recorded(config: Config, recorded: RecordedAnswers) -> None:
-    """Raise UserError unless the model is a recorded one, and the answers have all that the metrics read."""
+    """Raise UserError unless the configured model is a recorded one, and the answers have all that the metrics read."""
     if not config.model.recorded:
         raise UserError(
             f"sampler=recorded does not ask model {config.model.name}: choose model=recorded, and set model.name "

@@ -210,7 +210,7 @@ class OwnTable(Selection):
             raise
 
     def _names(self, file: Path, columns_of_file: Sequence[str]) -> dict[str, Any]:
-        """Return the table's columns by our names; UserError if one is missing."""
+        """Return the user's columns by our names; UserError if one is missing."""
         taken = _columns(self.columns)
         names: dict[str, Any] = {name: name for name in COLUMNS if name in columns_of_file and name not in taken}
         names = {name: theirs for name, theirs in (names | self.columns).items() if theirs is not None}

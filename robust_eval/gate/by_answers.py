@@ -81,7 +81,7 @@ def _verdicts(run: MeasuredRun) -> dict[str, dict[tuple[str, int, int], float]]:
 
 
 def no_firmness(baseline: MeasuredRun, candidate: MeasuredRun) -> str:
-    """Return the sentence that says why :func:`firmness` is None."""
+    """Return the sentence on answers that says why :func:`firmness` is None."""
     reason = _other_temperatures(baseline, candidate) or "no question has several answers in both runs"
     return f"{NOT_JUDGED}: {reason}."
 

@@ -85,7 +85,7 @@ class Report:
 
 
 def write_verdict(report: Report, folder: Path, each_fact: bool) -> None:
-    """Write all files into the folder; with ``each_fact``, JUnit also has a test case for each changed fact."""
+    """Write the verdict's files into the folder; with ``each_fact``, JUnit has a case for each changed fact."""
     folder.mkdir(parents=True, exist_ok=True)
     svg = _save_margins(report, folder / FIGURE)
     page = template("gate.html.jinja").render(

@@ -20,8 +20,8 @@ EVOUNA_FIELDS = ("set", "question", "accepted", "model", "reply", "human")
 
 
 class RunReading(NamedTuple):
-    """Grading of a reply in a run: extracted answer and its rule, or the reason for none; outcome; verdict of the
-    grader.
+    """Recorded grading of a reply in a run: extracted answer and its rule, or the reason for none; outcome; verdict of
+    the grader.
     """
 
     answer: str | None

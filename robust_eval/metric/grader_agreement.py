@@ -75,5 +75,5 @@ class Agreement:
 
 
 def share(part: float, whole: float) -> float:
-    """Return a part of a whole of graded replies; NaN of nothing."""
+    """Return the share of some replies in all that a grader and people judged; NaN of nothing."""
     return part / whole if whole else math.nan

@@ -102,20 +102,20 @@ class Presentation:
 
 
 def escaped(text: str) -> str:
-    """Return untrusted text on one line with Markdown, HTML and automatic links escaped."""
+    """Return a presentation's untrusted text on one line with Markdown, HTML and links escaped."""
     plain = html.escape(printable(" ".join(text.split())), quote=False)
     plain = re.sub(r"([\\`*_|\[\]~#]|(?<=www)\.)", r"\\\1", plain, flags=re.IGNORECASE)
     return re.sub(r":(?=\S)|@", lambda sign: f"&#{ord(sign[0])};", plain)
 
 
 def markdown_lines(table: Table) -> list[str]:
-    """Return the lines of a table in Markdown: header, rule, and rows."""
+    """Return the lines of a presented table in Markdown: header, rule, and rows."""
     rule = ["---"] * table.names + ["---:"] * (len(table.header) - table.names)
     return [_line(table.header), "| " + " | ".join(rule) + " |", *(_line(map(_words, row)) for row in table.rows)]
 
 
 def markdown_section(table: Table) -> list[str]:
-    """Return the paragraphs of a table in Markdown under its title: the lines and, if any, the note."""
+    """Return the paragraphs of a presented table in Markdown under its title: the lines and, if any, the note."""
     text = "\n".join([f"## {escaped(table.title)}", "", *markdown_lines(table)])
     return [text, escaped(table.note)] if table.note else [text]
 

@@ -48,7 +48,7 @@ class SavedComparisonFigure(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """Figure to be drawn: the name of its ``file`` without suffix, the similar figure of a single run (``like``), and
+    """Comparison figure: the name of its ``file`` without suffix, the similar figure of a single run (``like``), and
     the function that draws it on the axes of a figure. ``reading`` explains a figure without a similar one.
     """
 

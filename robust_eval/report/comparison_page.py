@@ -89,7 +89,7 @@ def _markdown(paragraphs: Sequence[str], tables: Sequence[Table], drawings: Sequ
 
 
 def _ranked(compared: Comparison, ranking: Ranking, folder: Path) -> list[dict[str, str]]:
-    """Return the page's lines of a ranking: label, letters, and address of the report of each measurement."""
+    """Return the comparison page's ranking: label, letters, and address of the report of each measurement."""
     return [
         {
             "name": compared.measurement_labels.full[index],

@@ -260,7 +260,7 @@ def pair_table(compared: Comparison) -> Table:
 
 
 def _variance_table(variance: AnswerVariance) -> Table:
-    """Return the table of variance components of the difference between two runs."""
+    """Return the comparison table of variance components of the difference between two runs."""
     rows = [
         [Cell(spec.label), _cell(component, form=".4f")]
         for spec, component in zip(SPECS, variance.components, strict=False)

@@ -67,7 +67,7 @@ def _rows(
 
 
 def metric_table(title: str, rows: Iterable[Row]) -> Table:
-    """Return rows of metrics as a table of the report."""
+    """Return rows of metrics in words as a table."""
     cells = [[*map(Cell, row[:4])] for row in rows]
     return Table(title, ["metric", "value", "95 % interval", "n"], cells)
 
@@ -157,7 +157,7 @@ def claims(result: Result) -> list[str]:
 
 
 def few(questions: int, grouped: bool = False) -> str:
-    """Return a warning about intervals over few independent questions, or groups of them; empty for enough.
+    """Return the wording on intervals over few independent questions, or groups of them; empty for enough.
 
     >>> few(1)
     'Some intervals rest on only 1 question: with fewer than 30 they are rough.'

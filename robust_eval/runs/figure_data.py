@@ -33,7 +33,7 @@ class FigureData:
     specs: Sequence[MetricSpec] = ()
 
     def curves_of_others(self) -> dict[str, Mapping[float, Estimate]]:
-        """Return the headline curves to draw of user-defined metrics, by label."""
+        """Return the figure data of headline curves of user-defined metrics, by label."""
         specs = [spec for spec in self.specs if spec not in KNOWN_SPECS and spec.shown == HEADLINE]
         return {spec.words: curve for spec in specs if len(curve := self.curves.get(spec.name, {})) > 1}
 

@@ -174,7 +174,7 @@ def refuse_members(file: Path, archive: zipfile.ZipFile) -> None:
 
 
 def member(file: Path, archive: zipfile.ZipFile, name: str) -> bytes:
-    """Read a member of an archive piece by piece, ignoring its declared size; UserError if it is too large."""
+    """Read an archived file piece by piece, ignoring its declared size; UserError if it is too large."""
     content = bytearray()
     with archive.open(name) as stream:
         while piece := stream.read(_PIECE):

@@ -180,7 +180,7 @@ def holds_password(address: str) -> bool:
 
 
 def packed(data: Any) -> str:
-    """Return data as compressed JSON for a page."""
+    """Return data as a compressed text, JSON in base64, for a page."""
     return compressed(json.dumps(data, ensure_ascii=False, separators=(",", ":")))
 
 

@@ -411,7 +411,7 @@ def _caught(data: _Ordered) -> tuple[float, Floats]:
 
 
 def _harmonic(number: ArrayLike) -> Floats:
-    """Return the harmonic number 1 + 1/2 + … + 1/n, continued to all numbers from 0 on."""
+    """Return the harmonic number 1 + 1/2 + … + 1/n, continued to all numbers from 0 on, for risks by coverage."""
     from scipy.special import digamma  # it takes a tenth of a second, which most runs need not spend
 
     return np.asarray(digamma(np.asarray(number) + 1.0) + np.euler_gamma, dtype=float)

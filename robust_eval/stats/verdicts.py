@@ -138,7 +138,7 @@ def facts_needed(differences: ArrayLike, margin: float, groups: ArrayLike | None
         return math.ceil(max(((quantile + power) * deviation / margin) ** 2, quantile**2 * (1 - margin) / margin))
 
     def distance(facts: float) -> float:
-        """Return the distance from 0 to −margin less that needed by a number of facts."""
+        """Return the distance of a verdict from 0 to −margin less that needed by a number of facts."""
         unseen = n / number / facts
         bound = unseen + quantile * math.sqrt(deviation**2 / facts + unseen**2)
         return margin - bound - power * deviation / math.sqrt(facts)

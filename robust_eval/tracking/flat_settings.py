@@ -61,7 +61,7 @@ def resolved_values(settings: Mapping[str, Any], description: Mapping[str, objec
 
 
 def effective(description: Mapping[str, object]) -> dict[str, object]:
-    """Return the identity of the model under the names of its settings, and the fingerprint of the data."""
+    """Return the identity of the model under the names of its flat settings, and the fingerprint of the data."""
     model = {name: value for name, value in description.items() if name.startswith("identity.")}
     settings: dict[str, object] = {f"model.{name.removeprefix('identity.')}": value for name, value in model.items()}
     return settings | {"dataset.fingerprint": description.get("loaded.dataset.fingerprint", "")}
