@@ -47,7 +47,7 @@ def test_the_study_on_paper_adds_up():
         f"{requests:,}",
         f"{tokens * prompt / 1e6:,.0f} dollars",
         f"{tokens * completion / 1e6:,.0f} (only completions)",
-        f"and {tokens * (0.9 * prompt + 0.1 * completion) / 1e6:,.0f} with a tenth of completions",
+        f"or {tokens * (0.9 * prompt + 0.1 * completion) / 1e6:,.0f} if a tenth are completion tokens",
         f"{requests / 10_000 / 60:.1f} hours at 10,000 a minute",
         f"{tokens / 2e6 / 60:.1f} hours at 2 million tokens a minute",
         f"within {requests / 590 / 3600:.1f} hours",
@@ -55,8 +55,8 @@ def test_the_study_on_paper_adds_up():
         f"{of_two_cores:.0f} tokens a second",
         f"{tokens / of_two_cores / 86400:.1f} days",
         f"{tokens / of_two_cores / 8 / 3600:.0f} hours on eight",
-        f"{tokens / 5000 / 3600:.0f} hours of one GPU",
-        f"{tokens / 5000 / 3600 / 8:.0f} hours of eight",
+        f"{tokens / 5000 / 3600:.0f} hours on one GPU",
+        f"{tokens / 5000 / 3600 / 8:.0f} hours on eight",
         f"{2 * tokens / 5000 / 3600:.0f} dollars",
     ]
     words = " ".join(PAGE.split())
