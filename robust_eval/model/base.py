@@ -97,7 +97,7 @@ class Request:
     """Request to a language model for all answers to one prompt.
 
     Temperature 0 is greedy decoding; :data:`robust_eval.answer.DEFAULT_TEMPERATURE` leaves the temperature to the
-    model. Every (seed, question, rewrite, temperature, trial) has its own stream of random numbers, so the answers do
+    model. Every (seed, question, variant, temperature, trial) has its own stream of random numbers, so the answers do
     not depend on the batch context.
 
     >>> from robust_eval.prompt.prompt import Prompt

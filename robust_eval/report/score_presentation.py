@@ -492,7 +492,7 @@ def _profile_sentence(score: Score, known_count: int, main: MetricSpec) -> str:
 
 
 def greedy(score: Score, questions: Sequence[Question]) -> Presentation:
-    """Present the accuracy of the baseline answers, beside that of guessing on questions with choices."""
+    """Present the accuracy of the baseline answers, and that of guessing on questions with choices."""
     title = "Most frequent answers" if MOST_FREQUENT in score.specs else "Greedy answers"
     presentation = Presentation(title, columns=[])
     accuracy = score.by_question[GREEDY.name]

@@ -494,9 +494,9 @@ def _without_files(settings: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]
     others = [{name: value for name, value in each.items() if not name.endswith(".file")} for each in settings]
     if _count_distinct(others, names) == _count_distinct(settings, names):
         return others
-    paths = [str(value) for each in settings for name, value in each.items() if name.endswith(".file")]
+    paths = [value for each in settings for name, value in each.items() if name.endswith(".file") and value]
     return [
-        {name: _short(str(value), paths, "/") if name.endswith(".file") else value for name, value in each.items()}
+        {name: _short(value, paths, "/") if value in paths else value for name, value in each.items()}
         for each in settings
     ]
 

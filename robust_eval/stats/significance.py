@@ -226,9 +226,9 @@ def paired_p_value(differences: ArrayLike, groups: ArrayLike | None = None) -> f
     return max(2 * float(stdtr(number - 1, -mean / error)), minimum)
 
 
-def welch_p_value(one: Any, other: Any) -> float:
-    """Return the p value of Welch's two-sided t test of (mean, ``std``, number) of either side; 1 without variance."""
-    if max(one.std, other.std) < ROUNDING:
+def welch_p_value(one: Sequence[float], other: Sequence[float]) -> float:
+    """Return the p value of Welch's two-sided t test of two (mean, standard deviation, number); 1 without variance."""
+    if max(one[1], other[1]) < ROUNDING:
         return 1.0
     from scipy import stats  # an import of half a second, which most runs do not need
 

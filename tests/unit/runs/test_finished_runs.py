@@ -368,9 +368,9 @@ def test_runs_with_other_samplers_are_called_by_these():
 
 
 def test_runs_that_differ_in_their_files_alone_are_called_by_the_end_of_the_paths():
-    files = ("/home/me/first/answers.jsonl", "/home/me/second/answers.jsonl", "/home/me/others.jsonl")
+    files = ("/home/me/first/answers.jsonl", "/home/me/second/answers.jsonl", "/home/me/others.jsonl", None)
     labels = Labels([run(sampler__recorded__file=file) for file in files])
-    assert labels.full == ["file=first/answers.jsonl", "file=second/answers.jsonl", "file=others.jsonl"]
+    assert labels.full == ["file=first/answers.jsonl", "file=second/answers.jsonl", "file=others.jsonl", "file=none"]
 
 
 def test_settings_that_are_ignored_are_not_in_the_labels():
