@@ -21,6 +21,7 @@ from robust_eval.stats.significance import (
     paired_p_value,
     permutation_p,
     stratified_log_rank,
+    welch_p_value,
 )
 
 RANDOM = np.random.default_rng(0)
@@ -197,6 +198,14 @@ def test_mcnemars_exact_p_is_that_of_statsmodels(pairs):
 def test_without_any_question_nothing_differs():
     assert mcnemar([], []) == 1
     assert np.isnan(paired_difference([], []).value)
+
+
+def test_the_p_value_of_welch_is_that_of_the_values_and_1_where_none_differs_from_its_mean():
+    one, other = np.array([0.2, 0.5, 0.9, 0.4]), np.array([0.6, 1.0, 0.8, 0.7, 0.9, 0.95])
+    summaries = [(x.mean(), x.std(ddof=1), len(x)) for x in (one, other)]
+    expected = stats.ttest_ind(one, other, equal_var=False).pvalue
+    assert welch_p_value(*summaries) == pytest.approx(expected, rel=1e-9)
+    assert welch_p_value((0.5, 0.0, 3), (0.9, 0.0, 4)) == 1.0
 
 
 def test_a_permutation_p_value_is_that_of_all_swaps_and_of_all_permutations():
