@@ -1,4 +1,4 @@
-"""Measure how robustly a language model knows what it gets right.
+"""Measure how robust a language model's knowledge is.
 
 ``python run.py`` measures the default model, ``python run.py experiment=smoke`` tries it in seconds.
 """

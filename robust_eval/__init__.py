@@ -1,4 +1,4 @@
-"""Measure how robustly a language model knows what it gets right.
+"""Measure how robust a language model's knowledge is.
 
 ``robust_eval.run`` measures a model, ``load`` reads a run, ``compare`` compares runs, ``score`` scores your answers,
 ``grade_reply`` grades one reply (docs/python.md). The other names are for extensions (docs/extend.md). Names are

@@ -63,7 +63,7 @@ def print_overview() -> None:
     """Print the overview of the help: the purpose of robust_eval, examples, groups with options, and commands."""
     name = Path(sys.argv[0]).name
     program = {"run.py": "python run.py", "__main__.py": "python -m robust_eval"}.get(name, "robust-eval")
-    _print(["Measure how robustly a language model knows what it gets right.", ""])
+    _print(["Measure how robust a language model's knowledge is.", ""])
     _print_columns((f"{program} {words}".rstrip(), purpose) for words, purpose in _EXAMPLES)
     _print(["", f"Choose an option with GROUP=OPTION ({program} help GROUP explains them):"])
     _print_columns((name, _summary(name)) for name in GROUPS)

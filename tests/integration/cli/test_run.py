@@ -68,7 +68,7 @@ def test_a_command_line_that_asks_for_nothing_is_answered_in_one_sentence(
 def test_help_is_the_overview_wherever_it_is_asked_for(shell: Shell, tmp_path: Path, words: list[str]):
     shown = shell.python([str(PROJECT / "run.py"), *words], tmp_path)
     assert shown.returncode == 0, shown.stderr
-    assert shown.stdout.startswith("Measure how robustly a language model knows what it gets right.\n")
+    assert shown.stdout.startswith("Measure how robust a language model's knowledge is.\n")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -30,7 +30,7 @@ def test_the_overview_stands_on_one_screen_and_names_every_group(said, columns: 
     assert len(lines) <= 49
     assert max(map(len, lines)) <= columns
     assert lines[:3] == [
-        "Measure how robustly a language model knows what it gets right.",
+        "Measure how robust a language model's knowledge is.",
         "",
         "  robust-eval run                                   the built-in facts",
     ]
