@@ -42,7 +42,8 @@ def _table(found: re.Match[str], results: Path) -> str:
     measured = [] if figures is None else list(table.rows(figures))
     if figures is None or not measured:
         return found[0]
-    lines = [table.header, ["---"] * len(table.header), *measured]
+    columns = [column for column in range(len(table.header)) if any(row[column] for row in measured)]
+    lines = [[line[column] for column in columns] for line in (table.header, ["---"] * len(table.header), *measured)]
     rows = "\n".join(f"| {' | '.join(line)} |".replace("|  |", "| |").replace("|  |", "| |") for line in lines)
     return f"<!-- table {name} -->\n{rows}\n\n{_origin(figures)}\n<!-- end of table -->"
 
