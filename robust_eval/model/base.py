@@ -1,4 +1,4 @@
-"""Base class of language models; requests of a sampler to them, and their replies."""
+"""Base class of language models, the requests to them, and their replies."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
@@ -20,22 +20,22 @@ TrialKey = tuple[float, int]
 
 
 class Choices(Protocol):
-    """Protocol of the choices of one question in a request, with the tokens that choose them."""
+    """Choices of one multiple-choice question, and the tokens that choose them."""
 
     @property
     def identity(self) -> str:
-        """Identifier, equal for a request's choices with the same tokens and the same correct choice."""
+        """Identifier, equal for choices with the same tokens and the same correct one."""
 
     @property
     def correct(self) -> int | None:
-        """Index of the correct choice of a request."""
+        """Index of the correct choice."""
 
     def tokens(self, texts: TokenTexts) -> list[Ids]:
-        """Return for each choice of a request the tokens that choose it as a whole reply."""
+        """Return for each choice the tokens that choose it as a whole reply."""
 
 
 class NextTokens(NamedTuple):
-    """Outcome by a matcher of each token of a vocabulary of V after a prefix of an answer.
+    """Outcome, for a matcher, of each token of a vocabulary of V after a prefix of an answer.
 
     ``right`` (V,): the answer is right if it ends after this token. ``decided`` (V,): no continuation makes it wrong.
     ``begun`` are the ids of tokens that begin or continue an accepted answer, which are likely to become right.
@@ -47,19 +47,19 @@ class NextTokens(NamedTuple):
 
 
 class Matcher(Protocol):
-    """Protocol of a request's matcher: it classifies unfinished answers as right or wrong."""
+    """Matcher of one question: classifier of unfinished answers as right or wrong."""
 
     identity: str
     """Identifier, equal for matchers with the same rule."""
 
     def right(self, reply: str) -> bool:
-        """Return whether the matcher takes a whole reply for right."""
+        """Return whether a whole reply is right."""
 
     def state(self, prefix: bytes) -> bytes:
-        """Return the matcher's canonical prefix, after which each token has the same outcome as after ``prefix``."""
+        """Return the canonical prefix after which each token has the same outcome as after ``prefix``."""
 
     def next_tokens(self, prefix: bytes, texts: TokenTexts) -> NextTokens:
-        """Return the matcher's outcome of each token after ``prefix``, which has no line break."""
+        """Return the outcome of each token after ``prefix``, which has no line break."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class Request:
 
     @property
     def pending(self) -> list[TrialKey]:
-        """Conditions of the request whose answers are not cached."""
+        """Temperature and trial of each requested answer that is not cached."""
         untempered = {trial for temperature, trial in self.cached if math.isnan(temperature)}
         return [
             (temperature, trial)
@@ -225,7 +225,7 @@ class Completion(NamedTuple):
 
 @dataclass(frozen=True)
 class Curve:
-    """Accuracy curve in a reply: probability of a right answer at each of T temperatures, of enumerated answers.
+    """Accuracy curve of enumerated answers: the probability of a right one at each of T temperatures.
 
     ``lower`` and ``upper`` are guaranteed bounds, 0 and 1 by default. ``how`` names the estimator of each point, if
     there are several: ``bounds``, or ``draws`` at its temperature.
@@ -262,10 +262,10 @@ class KeyValueStore(Protocol):
     """Entries of a model that outlive this process; see :class:`robust_eval.store.base.Entries`."""
 
     def get(self, keys: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the keys that a model's store has, with their values."""
+        """Yield the keys that are in the store, with their values."""
 
     def put(self, entries: Mapping[bytes, bytes]) -> None:
-        """Store all of these entries of a model or none."""
+        """Store all of these entries or none."""
 
 
 class LanguageModel(Protocol):
@@ -305,7 +305,7 @@ class LanguageModel(Protocol):
     def complete(
         self, requests: Sequence[Request], missing: Set[Item], batch_context: Any = None
     ) -> Iterator[list[Reply]]:
-        """Yield the language model's replies to the requests in ``missing``, a block at a time, in any order.
+        """Yield the replies to the requests whose items are ``missing``, a block at a time, in any order.
 
         ``requests`` includes the others, so that a resumed run has the same blocks: the last digits of numbers depend
         on the batch. If the requests are a block of :class:`robust_eval.model.model_config.Shards`, ``batch_context``
@@ -315,7 +315,7 @@ class LanguageModel(Protocol):
     def complete_adaptively(
         self, requests: Sequence[Request], more: Callable[[], list[Request]]
     ) -> Iterator[list[Reply]]:
-        """Yield the language model's replies to the requests, then to those of ``more``, until it returns none.
+        """Yield the replies to the requests, then to those that ``more`` returns, until it returns none.
 
         By default they are answered in rounds. A concurrent model does not wait for a round.
         """
@@ -324,25 +324,26 @@ class LanguageModel(Protocol):
             requests = more()
 
     def attach_store(self, store: KeyValueStore) -> None:
-        """Let the language model use a store for entries that a resumed run needs; by default none."""
+        """Use this store for the entries that a resumed run needs; by default, ignore it."""
         return
 
     def cancel(self, requests: Sequence[Request]) -> list[str]:
-        """Cancel a model's batches of these requests at a service; return a sentence each. By default UserError."""
+        """Cancel the batches of these requests at a service; return a sentence for each. By default, raise UserError.
+        """
         raise UserError(
             "no batch is in progress: cancel_batches=true cancels the batches of the same command with model.batch=true"
         )
 
     def use_rate_limiter(self, limiter: Any) -> None:
-        """Let the language model use a rate limiter that other processes share; by default it sends nothing."""
+        """Send requests through this rate limiter, which other processes share; by default, ignore it."""
         return
 
     def batch_context(self) -> Any:
-        """Return the model's batch context for other processes with the same requests; by default none."""
+        """Return the batch context for other processes that answer the same requests; by default None."""
         return None
 
     def temperatures(self, highest: float) -> Temperatures:
-        """Return the language model's supported temperatures (default: all). ``highest`` is the highest needed one."""
+        """Return the supported temperatures (default: all). ``highest`` is the highest one that the run needs."""
         return Temperatures()
 
     def status(self) -> str:
@@ -385,8 +386,8 @@ NEGLIGIBLE = 1e-4
 
 
 class EnumeratedAnswers(NamedTuple, Generic[Token]):
-    """Enumerated answers of a model: all with a common prefix that are right (or wrong) after one more token;
-    ``weight`` (T,) is their total probability.
+    """Enumerated answers with a common prefix that are all right (or all wrong) after one more token; ``weight`` (T,)
+    is their total probability.
 
     ``tokens`` are those of the likeliest, which represents all of them, ``logprobs`` (tokens, T) their
     log-probabilities.

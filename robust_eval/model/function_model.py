@@ -147,7 +147,7 @@ class FunctionCalls(LanguageModel):
         return list(texts)
 
     def description(self) -> dict[str, Any]:
-        """Return the name of the Python function, and True if it takes a temperature."""
+        """Return the name of the Python function, and whether it takes a temperature."""
         return {"name": self._config.name, "takes_temperature": self._config.takes_temperature}
 
 

@@ -77,7 +77,7 @@ class Generation:
         return scaled
 
     def penalized(self, logits: "Tensor", occurred: list[list[int]]) -> "Tensor":
-        """Return logits (n, V) after the generation's repetition penalty on token ids that occurred before each row."""
+        """Return logits (n, V) after the repetition penalty on the token ids that occurred before each row."""
         if self.repetition_penalty == 1.0:
             return logits
         logits = logits.clone()

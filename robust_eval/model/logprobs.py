@@ -1,4 +1,4 @@
-"""Validation of log-probabilities of any model: an invalid one would make every metric that uses it wrong."""
+"""Validation of log-probabilities: an invalid one would make every metric that uses it wrong."""
 
 import math
 from array import array

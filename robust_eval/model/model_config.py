@@ -14,7 +14,7 @@ PROMPT_STYLES = ("plain", "chat")
 
 
 class Shards(NamedTuple):
-    """Requests divided into blocks, which models of one configuration answer on several machines with the same numbers.
+    """Requests in blocks that can be answered separately, on other machines, with the same numbers.
 
     ``batch_context`` is a small summary of all requests on which the numbers of a block depend;
     LanguageModel.complete gets it with each block.
@@ -55,7 +55,7 @@ class ModelConfig(Protocol):
         return False
 
     def identity(self) -> Mapping[str, Any]:
-        """Return all in a model's configuration that determines the answers, without loading the model.
+        """Return everything outside a request that determines the answers, without loading the model.
 
         Raises UserError if the model does not exist.
         """
@@ -75,7 +75,7 @@ class ModelConfig(Protocol):
         return Temperatures()
 
     def tokenizer_file(self) -> Path | None:
-        """Return the tokenizer's file of the configured model, in the format of tokenizers, if this machine has it."""
+        """Return the file of the model's tokenizer, in the format of the library tokenizers, if this machine has it."""
         return None
 
     def shard(self, requests: Sequence[Request]) -> Shards:
@@ -86,7 +86,7 @@ class ModelConfig(Protocol):
         return Shards([[request] for request in requests], None)
 
     def for_probabilities(self) -> "ModelConfig":
-        """Return the model's configuration for measured probabilities, which lower precision would change."""
+        """Return the configuration for runs that measure probabilities, which lower precision would change."""
         return self
 
     def on(self, device: str) -> "ModelConfig":
@@ -137,7 +137,7 @@ class InMemoryModel(ModelConfig):
     """plain | chat: the format of its prompts."""
 
     def service_limits(self) -> ServiceLimits:
-        """See ModelConfig; only the prompt style of the model object is on record."""
+        """Return limits without prices, for the prompt style on record; see ModelConfig."""
         return ServiceLimits(chat=self.prompt_style == "chat")
 
     def identity(self) -> Mapping[str, Any]:
