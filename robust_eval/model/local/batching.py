@@ -18,7 +18,7 @@ MAX_DEPTH = 4
 
 @dataclass(frozen=True)
 class TreeStage:
-    """Stage of a batch's prompt tree: n different runs of tokens that one pass evaluates, each after one before it.
+    """Stage of a prompt tree: n different runs of tokens for one pass, each after a run of the previous stage.
 
     ``tokens`` holds the n runs, some of which may be empty, and ``parents`` (n,) the indices of their predecessors.
     """
@@ -28,7 +28,7 @@ class TreeStage:
 
     @property
     def width(self) -> int:
-        """Length of the longest run in a stage of a batch's prompt tree: shorter ones are padded to it."""
+        """Length of the longest run of the stage, to which shorter ones are padded."""
         return max(map(len, self.tokens))
 
 
@@ -83,14 +83,14 @@ def _ended(sequence: Sequence[int], done: int) -> bool:
 
 
 def common_prefix(sequences: Sequence[Sequence[int]]) -> list[int]:
-    """Return the longest common prefix of all prompts of a batch: that of the first and the last in lexical order."""
+    """Return the longest common prefix of all sequences: that of the first and the last in lexical order."""
     lists = [list(sequence) for sequence in sequences]
     first, last = min(lists), max(lists)
     return [a for a, _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))]
 
 
 class BlockSizes(NamedTuple):
-    """Limits of the batches (blocks) of a stage: the difference of prompt lengths, and the prompt tokens of a block.
+    """Limits of the blocks of a stage: the difference of prompt lengths, and the prompt tokens of a block.
 
     The first block has 1/``ramp_up`` of the size of the later ones, the second 2/``ramp_up``, the third 4/``ramp_up``.
     """
@@ -108,7 +108,7 @@ is: blocks are as large as the memory allows from the first one on, which takes 
 
 @dataclass(frozen=True)
 class BatchContext:
-    """Batch context: summary of all requests of a stage, on which the numbers of each block depend as well."""
+    """Summary of all requests of a stage, on which the numbers of each block depend besides its own requests."""
 
     shared: list[int]
     """The tokens with which every prompt begins."""
@@ -165,7 +165,7 @@ def _batch_key(request: Request) -> tuple[Any, ...]:
 def growing_blocks(
     encoded: list[tuple[list[int], Request]], max_answers: int, sizes: BlockSizes
 ) -> Iterator[list[tuple[list[int], Request]]]:
-    """Yield the batches (blocks) of a stage: prompts, :func:`in_order`. Answers are stored block by block."""
+    """Yield the blocks of a stage: prompts, :func:`in_order`. Answers are stored block by block."""
     number = 0
 
     def share(whole: int) -> int:
@@ -182,8 +182,8 @@ def blocks(
     padding: int,
     tokens_at_once: Callable[[], int],
 ) -> Iterator[list[tuple[list[int], Request]]]:
-    """Yield batches (blocks) of prompts, in the given order, with at most ``answers_at_once()`` answers (or one prompt)
-    and lengths that differ by at most ``padding`` tokens.
+    """Yield blocks of prompts, in the given order, with at most ``answers_at_once()`` answers (or one prompt) and
+    lengths that differ by at most ``padding`` tokens.
     """
     block: list[tuple[list[int], Request]] = []
     answers = shortest = longest = 0

@@ -80,7 +80,7 @@ def is_out_of_memory(error: Exception) -> bool:
 
 
 def bytes_per_question(model: Any, packed: bool, prompt_tokens: int, answers: int, new_tokens: int) -> int:
-    """Return the maximum memory on the device of a question in flight, in bytes: all its answers differ at once.
+    """Return the maximum memory of a question in flight, in bytes: every answer differs from the first token on.
 
     These are the keys and values of prompt and answers in every layer of ``model``, and the activations of one layer
     for each answer. Without ``packed`` prefixes, each answer has a copy of its prompt's keys and values and a row of

@@ -146,7 +146,7 @@ class LevelDraws:
             self._chunks.append([block, sums.sum(dim=-1).log(), *of_block])
 
     def result(self) -> TokenDraws:
-        """Return the draws (tokens), in the order of the answers."""
+        """Return the draws, in the order of the answers."""
         columns = [*zip(*self._batches, strict=True)]
         if self._chunks:
             *known, weights, block_values = zip(*self._chunks, strict=True)
@@ -173,7 +173,7 @@ class LevelDraws:
 
 
 def _in_blocks(weights: Tensor) -> Tensor:
-    """Return weights (p, V) for draws as (p, blocks, BLOCK), filled up with zeros."""
+    """Return weights or logits (p, V) as (p, blocks, BLOCK), filled up with zeros."""
     if padding := -weights.shape[1] % BLOCK:
         weights = torch.nn.functional.pad(weights, (0, padding))
     return weights.view(len(weights), -1, BLOCK)

@@ -1,4 +1,4 @@
-"""Exact tree of answers, weighted: probability of a right answer at every temperature, without draws.
+"""Probability of a right answer at every temperature, from one weighted tree of answers instead of draws.
 
 The logits after a prefix serve every temperature, and so does the tree: level by level, the prefixes of the largest
 weight over all temperatures are kept, the others thinned by unbiased systematic sampling, and each kept one is
@@ -52,7 +52,7 @@ is multiplied by exp(−t): hotter temperatures put more probability on prefixes
 
 @dataclass
 class TreeLevel:
-    """Level of exact trees: n prefixes of one length for a block of questions, with numbers at T temperatures.
+    """Level of the trees of a block of questions: n prefixes of one length, with numbers at T temperatures.
 
     ``tree`` (n,), ascending, are the trees of the prefixes, ``parents`` (n,) rows of the previous level, ``tokens`` (n,
     tokens) and ``texts`` the content of the prefixes, ``paths`` (n, tokens, T) the log-probabilities of their tokens.
@@ -75,7 +75,7 @@ class TreeLevel:
 
     @classmethod
     def roots(cls, trees: int, temperatures: int) -> "TreeLevel":
-        """Return the roots of exact trees: prefixes of no tokens."""
+        """Return the level of the roots: one prefix without tokens for each tree."""
         tree, tokens, one = np.arange(trees), np.empty((trees, 0), dtype=np.intp), np.ones(trees)
         ones, zeros = np.ones((trees, temperatures)), np.zeros((trees, temperatures))
         path = np.zeros((trees, 0, temperatures))
@@ -85,15 +85,15 @@ class TreeLevel:
         return len(self.tree)
 
     def of_each_tree(self) -> Iterator[tuple[int, slice]]:
-        """Yield the exact trees that have prefixes at this level, with the rows of those."""
+        """Yield the index of each tree that has prefixes at this level, with their rows."""
         trees, first = np.unique(self.tree, return_index=True)
         for tree, (start, stop) in zip(trees.tolist(), pairwise([*first.tolist(), len(self)]), strict=True):
             yield tree, slice(start, stop)
 
 
 class _Children(NamedTuple):
-    """Longer prefixes in exact trees, m of them after a batch of prefixes: flat places (m,) in (rows × tokens of the
-    padded vocabulary), the probability (m,) of keeping each, and the log-probabilities (m, T) of the last tokens.
+    """Children of a batch of prefixes, m of them: their flat places (m,) in (rows × tokens of the padded vocabulary),
+    the probability (m,) of keeping each, and the log-probabilities (m, T) of their last tokens.
     """
 
     places: Ids
@@ -102,7 +102,7 @@ class _Children(NamedTuple):
 
 
 class _Ended(NamedTuple):
-    """Enumerated answers that end at one level of exact trees, m of them, each for all with the same end.
+    """Answers that end at one level, m of them, each of which represents all with the same end.
 
     ``tree``, ``sides`` (columns of ``Outcomes.shares``), ``masses`` (m, T), ``tokens`` (m, length), ``paths`` (m,
     length, T), and the finish reasons.
@@ -132,7 +132,7 @@ def enumerate_answers(
     vocabulary: Vocabulary,
     generation: Generation,
 ) -> list[Enumerated]:
-    """Enumerate, in exact trees, the answers to requests that differ only in prompts, seeds, matchers and budgets.
+    """Enumerate the answers to a block of requests that differ only in prompts, seeds, matchers and budgets.
 
     With a precision, questions are enumerated with a small fraction of their nodes first, and again with more while a
     standard error is above it.
@@ -148,7 +148,7 @@ def enumerate_answers(
 
 
 def _needs_more_nodes(request: Request, previous: Enumerated | None, fraction: float) -> bool:
-    """Return whether an exact tree needs this larger fraction of its nodes, after the result with a smaller one."""
+    """Return whether a question needs this fraction of its nodes, after the result with a smaller one."""
     assert request.enumeration is not None
     precision = request.enumeration.precision
     if previous is None:
@@ -158,7 +158,7 @@ def _needs_more_nodes(request: Request, previous: Enumerated | None, fraction: f
 
 
 class _Trees:
-    """Exact trees: weighted trees of the answers to a block of questions, grown level by level."""
+    """Weighted trees of the answers to a block of questions, grown level by level."""
 
     def __init__(
         self, requests: Sequence[Request], vocabulary: Vocabulary, generation: Generation, fraction: float
@@ -184,7 +184,7 @@ class _Trees:
         self._lower, self._wrong = np.zeros((2, len(requests), len(self._temperatures)))
 
     def grow(self, prefixes: Prefixes, prompts: Sequence[Sequence[int]]) -> None:
-        """Grow the exact trees after their prompts until all answers have ended."""
+        """Grow the trees after their prompts until all answers have ended."""
         logits = prefixes.roots(prompts)
         batch_rows = rows_per_batch(len(self._vocabulary.ends), logits.device)
         for step in range(self._depth):
@@ -206,7 +206,7 @@ class _Trees:
             logits = prefixes.children(self._level.parents, self._level.tokens[:, -1])
 
     def _batches(self, rows: int) -> Iterator[tuple[int, int]]:
-        """Yield first row and end of batches of whole exact trees, with at most ``rows`` prefixes (or one tree)."""
+        """Yield the first row and the end of batches of whole trees, with at most ``rows`` prefixes (or one tree)."""
         first = end = 0
         for _, of_tree in self._level.of_each_tree():
             if end > first and of_tree.stop - first > rows:
@@ -216,7 +216,7 @@ class _Trees:
         yield first, end
 
     def _children(self, step: int, first: int, logits: Tensor, sets: Sequence[NextTokenSets]) -> _Children:
-        """Count the enumerated answers that end at the prefixes from row ``first`` on; return kept longer prefixes.
+        """Count the answers that end at a batch of prefixes, the rows from ``first``; return the kept longer prefixes.
 
         ``logits`` (n, V) follow the prefixes. After the last token there are no longer ones. The device is waited for
         twice: for the candidates, and for the chosen ones.
@@ -287,7 +287,7 @@ class _Trees:
         return _Children(sample.index + first * size, sample.probability, logprobs[ended:][sample.place])
 
     def _likeliest(self, summary: Outcomes, weight: Floats, owner: Ids, budgets: Ids) -> tuple[Ids, Floats, Ids]:
-        """Return the flat places of the likeliest longer prefixes of each exact tree, by their mean probability at the
+        """Return the flat places of the likeliest longer prefixes of each tree, by their mean probability at the
         requested temperatures up to RANKED_UP_TO, their scores, and where those of each tree begin, and end.
 
         ``owner`` (n,) are the trees of the prefixes in the batch.
@@ -305,7 +305,7 @@ class _Trees:
         return places.ravel()[order], summary.scores.ravel()[order], limits
 
     def _end(self, rows: Ids, sides: Ids, masses: Floats, tokens: Ids, logprobs: Floats, last: bool) -> None:
-        """Record exact answers that end with ``tokens`` (m,) at a tree's prefixes, and all with the same end."""
+        """Record the answers that end with ``tokens`` (m,) at prefixes of the level, and all with the same end."""
         level = self._level
         reasons = ["length" if last else "stop" if side == WRONG else "closed" for side in sides.tolist()]
         for place in np.flatnonzero(sides == RIGHT) if not last else ():
@@ -316,7 +316,7 @@ class _Trees:
         self._ended.append(_Ended(level.tree[rows], sides, masses, whole, paths, reasons))
 
     def _descend(self, sets: Sequence[NextTokenSets], places: Ids, probability: Floats, steps: Floats) -> None:
-        """Make the kept longer prefixes the level of the exact trees; see :class:`_Children`."""
+        """Make the kept longer prefixes the current level; see :class:`_Children`."""
         rows, tokens = np.divmod(places, self._size)
         before, raw = self._level, self._vocabulary.texts.raw
         open_, begun = (
@@ -338,7 +338,7 @@ class _Trees:
         self._levels.append(self._level)
 
     def results(self) -> Iterator[Enumerated]:
-        """Yield, by exact tree, the accuracy at every temperature, with standard error and bounds, and the answers."""
+        """Yield, for each tree, the accuracy at every temperature, with standard error and bounds, and the answers."""
         variance = np.zeros_like(self._lower)
         for before, level in zip(self._levels[-2::-1], self._levels[:0:-1], strict=True):
             for tree, rows in level.of_each_tree():
@@ -367,7 +367,7 @@ class _Trees:
 
 
 def _held(sets: Sequence[Ids], places: Ids, size: int) -> Mask:
-    """Return which places (m,) in a tree's (rows × ``size`` tokens) are in the sets of ascending ids of their rows."""
+    """Return which of the places (m,) in (rows × ``size`` tokens) are in the sets of ascending ids of their rows."""
     starts = np.repeat(np.arange(len(sets)) * size, [len(ids) for ids in sets])
     held = np.append(starts + np.concatenate(sets), len(sets) * size)
     return np.asarray(held[np.searchsorted(held, places)] == places)
@@ -380,7 +380,7 @@ def _holds(ids: Ids, token: int) -> bool:
 
 
 def _variance(level: TreeLevel, rows: slice) -> Floats:
-    """Return (T,) the variance component of the estimate from thinning one level of one exact tree.
+    """Return (T,) the variance component of the estimate from thinning one level of one tree.
 
     It is that of multi-stage Poisson sampling with the same probabilities, slightly above that of a systematic sample:
     terms of later stages are weighted by the probability that their ancestors were kept (Raj 1966). If few prefixes
@@ -414,7 +414,8 @@ def enumerate_choices(
     vocabulary: Vocabulary,
     generation: Generation,
 ) -> list[Enumerated]:
-    """Enumerate choices as a tree of one level: their exact probability at every temperature, from one row of logits.
+    """Enumerate the choices of multiple-choice questions, with their probabilities at every temperature, from one row
+    of logits each.
 
     Each choice is an answer of one token. All other tokens together are one more answer, represented by the likeliest.
     """

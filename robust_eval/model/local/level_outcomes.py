@@ -134,12 +134,12 @@ def _scored(
 
 
 def _pairs(sets: Sequence[Ids]) -> tuple[Ids, Ids]:
-    """Return the rows (m,) and the tokens (m,) of n outcome sets of tokens, one set for each row."""
+    """Return the rows (m,) and the tokens (m,) of n sets of tokens, one set for each row."""
     return np.repeat(np.arange(len(sets)), [len(ids) for ids in sets]), np.concatenate(sets)
 
 
 def _likeliest(sets: Sequence[tuple[Ids, ...]], logits: Floats, likeliest_wrong: Floats) -> Ids:
-    """Return (n, 3) the likeliest token of each of three outcomes of a level's n prefixes, −1 for an empty set.
+    """Return (n, 3) the likeliest token of each of the three sets of n prefixes, −1 for an empty set.
 
     ``logits`` (m,) are those of all tokens of all sets; ``likeliest_wrong`` (n,), if any, replace the second sets.
     """

@@ -94,8 +94,8 @@ class LogitHistogram:
         return (torch.cat(tuple(self._sums), dim=1) @ self._powers.of_sums)[:m]
 
     def of_sets(self, x: Tensor, rows: Sequence[int], sets: Sequence[Ids]) -> Tensor:
-        """Return (n, T) Σ exp(x / t) by bins, in float64, over n sets of tokens, those of ``rows`` (n,) of the last
-        counted block.
+        """Return (n, T) Σ exp(x / t) in float64 over n sets of tokens, those of ``rows`` (n,) of the last counted
+        block.
         """
         few = [ids if len(ids) < HISTOGRAM_MIN_TOKENS else ids[:0] for ids in sets]
         sums = set_sums(rows, few, lambda *at: (x[at][:, None] / self._powers.temperatures).exp_(), x.device)
@@ -105,7 +105,7 @@ class LogitHistogram:
         return sums
 
     def _of_many(self, row: int, tokens: Tensor) -> Tensor:
-        """Return (T,) tempered Σ exp(x / t) by bins over many tokens of a row."""
+        """Return (T,) Σ exp(x / t) over many tokens of a row, by their bins."""
         bins, moment = self._bin[row, tokens], self._distance[row, tokens].double()
         sums = moment.new_zeros((3, BINS))
         self._count(bins, moment, sums)
@@ -144,7 +144,7 @@ class Masses:
     highest: Tensor
 
     def arrays(self) -> tuple[Floats, Floats]:
-        """Return tempered totals and shares as arrays."""
+        """Return ``log_total`` and ``shares`` as arrays."""
         log_total, shares = fetched(self.log_total, self.shares)
         return log_total, shares
 
@@ -213,16 +213,18 @@ class _TruncatedPowers:
         self._powers: list[Tensor] = []
 
     def totals(self, x: Tensor) -> Tensor:
-        """Return (m, T) truncated tempered sums over each row of x (m, V), the logits less the largest, in float64."""
+        """Return (m, T) the sums of the powers over each row of x (m, V), the logits less the largest, in float64."""
         self._powers = [self._generation.truncated(x / t).exp_() for t in self._temperatures]
         return torch.stack([row_sums(power) for power in self._powers], dim=-1)
 
     def of_sets(self, x: Tensor, rows: Sequence[int], sets: Sequence[Ids]) -> Tensor:
-        """Return (n, T) truncated sums in float64 over n sets of tokens, those of ``rows`` (n,) of the same block x."""
+        """Return (n, T) the sums of the powers over n sets of tokens, those of ``rows`` (n,) of the same block x, in
+        float64.
+        """
         return set_sums(rows, sets, lambda *at: torch.stack([power[at] for power in self._powers], dim=-1), x.device)
 
     def importance(self, weights: Tensor, out: Tensor) -> None:
-        """Write to ``out`` (m, V) the root of truncated Σ (w · exp(x / t))² over temperatures, ``weights`` (m, T)."""
+        """Write to ``out`` (m, V) the root of Σ (w · power)² over temperatures, with the ``weights`` w (m, T)."""
         squares = [
             (power * weight.to(power.dtype)[:, None]).square_()
             for power, weight in zip(self._powers, weights.T, strict=True)

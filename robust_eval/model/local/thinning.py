@@ -25,7 +25,7 @@ BLOCK = 512
 
 
 def topk(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return the ``count`` largest (top-k) elements of each long row (m, n), largest first, and their indices.
+    """Return the ``count`` largest elements of each row (m, n), largest first, and their indices in the row.
 
     >>> topk(torch.arange(10_000.0)[None], 2)
     (tensor([[9999., 9998.]]), tensor([[9999, 9998]]))
@@ -55,7 +55,7 @@ class ThinnedSample:
 
     @classmethod
     def of(cls, index: Ids, probability: Floats) -> "ThinnedSample":
-        """Return the thinned sample of one tree from all that were chosen: some twice, dropped with probability 0."""
+        """Return the sample of one tree from all that were chosen: some twice, dropped ones with probability 0."""
         places = np.flatnonzero(probability > 0)
         indices, first = np.unique(index[places], return_index=True)
         return cls(indices, probability[places][first], places[first])
@@ -86,7 +86,7 @@ def systematic_shares(uniforms: Floats, draws: Ids) -> Floats:
 
 
 def score_blocks(rows: int, size: int, device: torch.device) -> Tensor:
-    """Return zeros (rows + 1, blocks, BLOCK) for candidates' scores, rows of ``size`` tokens; the last row stays 0."""
+    """Return zeros (rows + 1, blocks, BLOCK) for scores of rows of ``size`` tokens; the last row stays 0."""
     return torch.zeros((rows + 1, -(-size // BLOCK), BLOCK), device=device)
 
 
@@ -117,8 +117,8 @@ class TreeScores:
         self._scores = scores
 
     def largest(self, count: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the ``count`` largest candidates' scores of each tree (t, k), largest first, their flat indices
-        (t, k), and the sum (t,) of all scores, in float64.
+        """Return the ``count`` largest scores of each tree (t, k), largest first, their flat indices (t, k), and the
+        sum (t,) of all scores, in float64.
         """
         maxima = self._scores.amax(2)[self._row].flatten(1)
         place = maxima.topk(min(count, maxima.shape[1]), dim=1).indices
@@ -127,7 +127,7 @@ class TreeScores:
         return top, index.gather(1, inside), self._cumulative()[:, -1]
 
     def sample(self, removed: Tensor, shares: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Thin: set scores at the flat indices ``removed`` to 0. Return the flat indices (t, d) at which the cumulative
+        """Set the scores at the flat indices ``removed`` to 0. Return the flat indices (t, d) at which the cumulative
         sum of a tree first exceeds ``shares`` (t, d) of its total, the scores there, and the totals (t,), in float64.
         """
         self._scores.view(-1).index_fill_(0, removed, 0)
