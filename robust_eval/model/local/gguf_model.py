@@ -189,7 +189,7 @@ def _check_metadata(gguf: Path, metadata: dict[str, Any], tensors: tuple[str, ..
 
 
 def _mend_tokenizer(tokenizer: Any, metadata: dict[str, Any]) -> None:
-    """Set what transformers does not take from a GGUF file for the tokenizer."""
+    """Set the properties of the tokenizer that transformers does not read from the GGUF file."""
     from tokenizers import pre_tokenizers
 
     split = metadata.get("tokenizer.ggml.pre")

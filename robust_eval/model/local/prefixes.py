@@ -35,7 +35,7 @@ class Logits(Protocol):
 
 
 class Prefixes(Protocol):
-    """Protocol of evaluators of prefixes of the answers to a block of prompts, level by level."""
+    """Evaluator of the prefixes of the answers to a block of prompts, level by level."""
 
     def roots(self, prompts: Sequence[Sequence[int]]) -> Logits:
         """Return logits (prompts, V) after whole prompts, the roots of all prefixes."""
@@ -47,7 +47,7 @@ class Prefixes(Protocol):
 
 
 class OutputHead:
-    """Logits (n, V), in float32, of the first n tokens of prefixes, from the hidden states of a model's layers.
+    """The logits (n, V), in float32, of the first n tokens whose hidden states a model's layers have computed.
 
     The model itself computes everything after the layers: besides the output head, some models scale or cap the logits.
     Meanwhile the finished output replaces the layers.
@@ -80,7 +80,7 @@ class OutputHead:
 
 
 class _PrecomputedLayers(nn.Module):
-    """Replacement of a model's layers that returns their earlier output for prefixes."""
+    """Replacement of a model's layers that returns their earlier output."""
 
     def __init__(self, output: Any) -> None:
         super().__init__()
@@ -128,7 +128,7 @@ class PrefixRows:
         self._shared = SharedPrompt(model, shared)
 
     def roots(self, prompts: Sequence[Sequence[int]]) -> Tensor:
-        """Return logits (prompts, V) after whole prompts (roots) of one length that begin with the shared tokens."""
+        """Return logits (prompts, V) after whole prompts of one length that begin with the shared tokens."""
         self._cache = self._shared.repeated(len(prompts))
         suffixes = [list(prompt)[self._shared.length :] for prompt in prompts]
         return self._forward(to_device(np.array(suffixes), self._model.device))
@@ -186,7 +186,7 @@ class PackedPrefixes:
 
     @torch.inference_mode()
     def roots(self, prompts: Sequence[Sequence[int]], deepest: bool = False) -> OutputHead:
-        """Return logits (prompts, V) after whole prompts, the roots, which continue the shared tokens by at least one.
+        """Return logits (prompts, V) after whole prompts, which continue the shared tokens by at least one.
 
         A common prefix of several of them is evaluated once if that is cheaper, or always with ``deepest``.
         """
@@ -356,7 +356,8 @@ def tree_attention(
 
 
 def _by_group(cached: Sequence[Tensor]) -> Iterable[Tensor]:
-    """Return layers of the prompts' cache, (questions, groups, length, size), as (groups × questions, length, size)."""
+    """Return a cache's layers (questions, groups, length, size) as (groups × questions, length, size), with one copy.
+    """
     together = torch.cat([layer.transpose(0, 1) for layer in cached])
     return (layer.flatten(0, 1) for layer in torch.split(together, [layer.shape[1] for layer in cached]))
 

@@ -18,7 +18,7 @@ TEMPLATE_DATE = "26 Jul 2024"
 
 @dataclass
 class ChatTemplate:
-    """Parameters of a model's chat template, by which prompts are encoded."""
+    """Parameters of a model's chat template."""
 
     enable_thinking: bool | None = None
     """For templates that can turn reasoning on and off (Qwen3); null: the template's default."""
@@ -75,7 +75,7 @@ class PromptEncoder:
 
 
 def _shows_system_role(tokenizer: Any) -> bool:
-    """Return whether a prompt's chat template shows a system message; some raise, and some drop it silently."""
+    """Return whether the tokenizer's chat template shows a system message; some raise, and some drop it silently."""
     from jinja2 import TemplateError
 
     messages = Prompt("SYSTEM LINE", (), "question").messages()
@@ -93,7 +93,7 @@ _SEED_STEP = 1_000_003
 
 @dataclass(frozen=True)
 class ReasoningFormat:
-    """Format of reasoning in prompts: at most ``budget`` tokens up to the tag ``end``, which is appended if missing."""
+    """Format of a model's reasoning: at most ``budget`` tokens up to the tag ``end``, which is appended if missing."""
 
     tokenizer: Any
     budget: int
@@ -119,7 +119,7 @@ class ReasoningFormat:
         )
 
     def prompt(self, prompt: Sequence[int], trace: Completion) -> list[int]:
-        """Return the prompt's tokens before the answer: prompt, trace, and the end of the reasoning."""
+        """Return the tokens before the answer: prompt, trace, and the end of the reasoning."""
         ids = list(trace.token_ids or ())
         if self.end in self._text(ids):
             return [*prompt, *ids]
@@ -128,7 +128,7 @@ class ReasoningFormat:
         return [*prompt, *ids, *self.tokenizer(f"\n{self.end}{_SEPARATOR}", add_special_tokens=False).input_ids]
 
     def prompt_after_tokens(self, prompt: Sequence[int], tokens: Sequence[int]) -> list[int]:
-        """Return the prompt's tokens before the answer: prompt, the tokens of a trace, and the end of the reasoning."""
+        """Return the tokens before the answer: prompt, the tokens of a trace, and the end of the reasoning."""
         line_break = "" if self._text(tokens).endswith("\n") else "\n"
         end = self.tokenizer(f"{line_break}{self.end}{_SEPARATOR}", add_special_tokens=False).input_ids
         return [*prompt, *tokens, *end]
@@ -149,12 +149,12 @@ class ReasoningFormat:
         return replace(one, matcher=None, stop_on_match=False)
 
     def with_reasoning(self, answer: Completion, tokens: Sequence[int]) -> Completion:
-        """Return an answer with the trace of these tokens of its prompt as its reasoning."""
+        """Return an answer with the trace of these tokens as its reasoning."""
         text = self._text(tokens, whole=False).strip()
         return answer._replace(reasoning=text, reasoning_tokens=len(tokens)) if tokens else answer
 
     def with_trace(self, answer: Completion, trace: Completion) -> Completion:
-        """Return an answer with the trace in its prompt as its reasoning, in the place of the trace."""
+        """Return an answer with the trace before it as its reasoning, and with the trace's trial and prompt tokens."""
         ids = list(trace.token_ids or ())
         return answer._replace(
             trial=trace.trial,
@@ -170,7 +170,9 @@ class ReasoningFormat:
 
 
 class ReasoningPrompts:
-    """Encoder of prompts for reasoning traces, and for answers after given traces, to whose replies it adds those."""
+    """Encoder of requests for reasoning traces, and for answers after finished traces; it adds the reasoning to the
+    replies.
+    """
 
     def __init__(self, tokenizer: Any, template: ChatTemplate) -> None:
         self._thinking = ReasoningFormat(tokenizer, 1, template.thinking_end)
@@ -181,11 +183,11 @@ class ReasoningPrompts:
 
     @property
     def stop(self) -> tuple[bytes, ...]:
-        """End of reasoning after an encoded prompt: the tag."""
+        """Stop strings of a reasoning trace: its end tag."""
         return (self._thinking.end.encode(),)
 
     def prompt(self, request: Request) -> list[int]:
-        """Return the prompt's tokens before the reasoning trace, or before the answer after it."""
+        """Return the tokens before the reasoning trace, or before the answer after it."""
         tokens = _tokens(request)
         if tokens == ():
             return self._skip_reasoning(request.prompt)
@@ -212,7 +214,7 @@ def are_traces(requests: Sequence[Request]) -> bool:
 
 
 def group_by_question(requests: Sequence[Request]) -> list[list[Request]]:
-    """Return the requests for reasoning grouped by question; each group is generated together."""
+    """Return the requests grouped by question; each group is generated together."""
     groups: dict[str, list[Request]] = {}
     for request in requests:
         groups.setdefault(request.question_id, []).append(request)

@@ -124,7 +124,7 @@ class _PrefixTracker:
         self._texts = [b""] * len(requests)
 
     def ended(self, prefixes: Ids, tokens: Ids) -> NDArray[np.int8]:
-        """Return the finish (m,) of sampled answers with these tokens after prefixes; LENGTH for unfinished ones."""
+        """Return the finish (m,) of answers with these tokens after these prefixes; LENGTH for unfinished ones."""
         ended = np.where(self._vocabulary.ends[tokens], STOP, LENGTH).astype(np.int8)
         decided: dict[int, Ids] = {}
         for place, (prefix, token) in enumerate(self._pairs(prefixes, tokens)):
@@ -152,7 +152,9 @@ class _PrefixTracker:
 
 
 def _by_request(requests: Sequence[Request], counts: Sequence[int], *columns: NDArray[Any]) -> list[TokenPaths]:
-    """Split sampled answers of a block, in the order of :class:`TokenPaths`' fields, by request with their number."""
+    """Return the token paths of each request from the columns of a block, the fields of :class:`TokenPaths`, and the
+    ``counts`` of answers to each.
+    """
     bounds = np.cumsum([0, *counts])
     paths = []
     for request, start, stop in zip(requests, bounds[:-1], bounds[1:], strict=True):

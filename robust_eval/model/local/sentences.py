@@ -42,7 +42,7 @@ class Sentences:
         return [self._vectors[text] for text in texts]
 
     def precompute(self, texts: Iterable[str]) -> None:
-        """Embed the new ones among the sentences together, which is faster than question by question."""
+        """Embed all new texts together, which is faster than question by question."""
         new = [text for text in dict.fromkeys(texts) if text not in self._vectors]
         new.sort(key=len, reverse=True)  # those of about the same length together: a batch is as long as its longest
         batches = [new[start : start + BATCH_SIZE] for start in range(0, len(new), BATCH_SIZE)]
@@ -73,7 +73,7 @@ def sentence_transformer(path: str) -> Any:
 
 
 def fit_of_answers(path: str, pairs: Sequence[tuple[str, str]]) -> list[float]:
-    """Return the fit of each answer to its question by the sentence model (cross-encoder) ``path``; higher is better.
+    """Return the fit of each answer to its question, by the cross-encoder ``path``; higher is better.
 
     ``pairs`` are (question, answer). UserError if the model cannot be loaded.
     """
@@ -91,7 +91,7 @@ def _fit(path: str, pairs: Sequence[tuple[str, str]]) -> list[float]:
 
 @lru_cache(maxsize=2)
 def cross_encoder(path: str) -> Any:
-    """Load a sentence model of (question, answer) pairs, once for all uses; UserError if that fails.
+    """Load a cross-encoder of (question, answer) pairs, once for all uses; UserError if that fails.
 
     ``path`` is that of :class:`Sentences`.
     """
@@ -103,7 +103,7 @@ def cross_encoder(path: str) -> Any:
 
 
 def loaded_cross_encoder(path: str) -> Any:
-    """Load a sentence model of pairs of texts; UserError if that fails."""
+    """Load a cross-encoder, a model of pairs of texts; UserError if that fails."""
     from sentence_transformers import CrossEncoder
 
     where = resolve_model_path("cross-encoder", path)

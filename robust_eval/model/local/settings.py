@@ -68,29 +68,29 @@ class TransformersSettings:
             raise ValueError("sha256 must be set for an embedded model")
 
     def reply_tokens(self, max_new_tokens: int) -> int:
-        """Return the maximum number of tokens of a local reply whose answer may have ``max_new_tokens``."""
+        """Return the maximum number of tokens of a reply whose answer may have ``max_new_tokens``."""
         return max_new_tokens + (self.thinking_budget or 0)
 
     @property
     def max_answers_at_once(self) -> int:
-        """Maximum number of answers in a block by the settings, if the memory holds them."""
+        """Maximum number of answers in a block, if the memory holds them."""
         return self.batch_size or MAX_ANSWERS_AT_ONCE[self.effective_device.startswith("cuda")]
 
     @property
     def block_sizes(self) -> BlockSizes:
-        """Limits of blocks on the device of the settings."""
+        """Limits of blocks on the model's device."""
         return BLOCK_SIZES[self.effective_device.startswith("cuda")]
 
     @property
     def effective_device(self) -> str:
-        """Torch device on which a local model runs, after the setting ``device``."""
+        """Torch device on which the model runs: the setting ``device``, with ``auto`` resolved."""
         if self.device != "auto":
             return self.device
         return "cuda" if has_cuda() else "cpu"
 
     @property
     def effective_dtype(self) -> str:
-        """Number format of a local model's weights, after the setting ``dtype``."""
+        """Number format of the weights: the setting ``dtype``, with ``auto`` resolved."""
         if self.dtype != "auto":
             return self.dtype
         return "bfloat16" if self.effective_device.startswith("cuda") else "float32"

@@ -111,7 +111,7 @@ class Transformers(TransformersSettings, ModelConfig):
         return loaded
 
     def shard(self, requests: Sequence[Request]) -> Shards:
-        """Divide requests by prompt length, with the tokenizer of transformers, not the model; see ModelConfig."""
+        """Divide requests into blocks by prompt length; this loads the tokenizer, not the model. See ModelConfig."""
         tokenizer = self._tokenizer()
         if requests[0].reasoning is None:
             encode = self.encoder(tokenizer)
@@ -144,11 +144,11 @@ class Transformers(TransformersSettings, ModelConfig):
         return tokenizer
 
     def for_probabilities(self) -> "Transformers":
-        """Return the configuration of the transformers model with float32 in place of ``auto``."""
+        """Return the configuration with float32 in place of ``dtype=auto``."""
         return replace(self, dtype="float32") if self.dtype == "auto" else self
 
     def on(self, device: str) -> "Transformers":
-        """Return the configuration of the transformers model with this device in place of ``auto``."""
+        """Return the configuration with this device in place of ``device=auto``."""
         return replace(self, device=device) if self.device == "auto" else self
 
     @property
@@ -157,7 +157,7 @@ class Transformers(TransformersSettings, ModelConfig):
 
     @property
     def _is_file(self) -> bool:
-        """True if the path of the transformers model is that of a GGUF file."""
+        """True if ``path`` is that of a GGUF file."""
         return self.path.endswith(".gguf") and Path(self.path).is_file()
 
     @property

@@ -103,7 +103,7 @@ class TransformersModel(LanguageModel):
         batch_context: BatchContext | None,
         stop: tuple[bytes, ...] = (),
     ) -> Iterator[list[Reply]]:
-        """Yield the loaded model's replies to missing requests in blocks, in order; ``stop`` are added stop strings."""
+        """Yield the replies to the missing requests in blocks, in their order; ``stop`` are additional stop strings."""
         sizes, max_answers = self.config.block_sizes, self.config.max_answers_at_once
         divided = [encoded] if batch_context else growing_blocks(encoded, max_answers, sizes)
         batch_context = batch_context or BatchContext.of(encoded)

@@ -74,7 +74,7 @@ class Vocabulary:
         return completing
 
     def answer(self, text: bytes) -> bytes:
-        """Return the answer in a local reply: its first line (first not blank, in chat), up to a stop string."""
+        """Return the answer in a reply: its first line (in chat, the first that is not blank), up to a stop string."""
         for stop in self.stop:
             text = text.split(stop, 1)[0]
         if self.first_line:
@@ -83,7 +83,7 @@ class Vocabulary:
 
 
 class NextTokenSets(NamedTuple):
-    """Sets of next tokens of the vocabulary after a prefix of answers; any other leaves it unfinished, and not right.
+    """Sets of next tokens after a prefix of answers; after any other token the answer is unfinished, and not right.
 
     ``right`` end the answer and it is right, or decide it: no continuation can make it wrong (these are ``decided``).
     ``wrong`` end it and it is not right. After ``open`` ones it is right if it ends, but a continuation may be wrong.
@@ -99,7 +99,7 @@ class NextTokenSets(NamedTuple):
 
 
 class NextTokenClassifier:
-    """Classifier of the vocabulary's next tokens for one question; its results are kept by state of the matcher."""
+    """Classifier of the next tokens of the answers to one question; its results are cached by state of the matcher."""
 
     def __init__(self, matcher: Matcher, vocabulary: Vocabulary) -> None:
         self._matcher = matcher
@@ -108,7 +108,7 @@ class NextTokenClassifier:
         self._sets: dict[tuple[bytes, bool, bool], NextTokenSets] = {}
 
     def classify(self, text: bytes, last: bool) -> NextTokenSets:
-        """Classify the vocabulary's next tokens after ``text``; ``last``: only one token follows."""
+        """Classify the next tokens after ``text``; ``last``: only one token follows."""
         answer = text.lstrip() if self._vocabulary.first_line else text
         state = answer if self._vocabulary.stop else self._matcher.state(answer)
         key = (text if self._vocabulary.stop else state, not text.strip(), last)
@@ -143,7 +143,7 @@ class NextTokenClassifier:
 
 
 class AnswerTexts:
-    """Decoder of answers by the vocabulary of a loaded ``model``, prompted in a ``prompt_style``.
+    """Decoder of the answers of a loaded ``model``, prompted in a ``prompt_style``.
 
     Strings in ``stop`` end an answer. ``vocabularies`` has two entries: True for answers that are the first line of a
     reply, False for answers that are the whole reply.
@@ -156,7 +156,7 @@ class AnswerTexts:
         self.vocabularies = {first_line: self._vocabulary(model, first_line) for first_line in (True, False)}
 
     def read(self, ids: tuple[int, ...], first_line: bool) -> tuple[str, int]:
-        """Return an answer's text from its tokens, which its first line break may end, and the number that carry it."""
+        """Return the text of an answer, which its first line break may end, and the number of tokens that carry it."""
         carrying, vocabulary = len(ids), self.vocabularies[first_line]
         if vocabulary.ends[ids[-1]] and not vocabulary.carries[ids[-1]]:
             carrying -= 1
@@ -172,7 +172,7 @@ class AnswerTexts:
         return answer, carrying
 
     def _vocabulary(self, model: Any, first_line: bool) -> Vocabulary:
-        """Return the vocabulary's tokens that end an answer (the ``first_line`` or all), and those that carry its text.
+        """Return the tokens that end an answer (the ``first_line`` or all of a reply), and those that carry its text.
 
         They follow from the tokenizer and the generation config.
         """

@@ -35,7 +35,7 @@ TOLERANCES = 1e-6, 1e-6, 1e-5
 
 
 def row_sums(values: Tensor) -> Tensor:
-    """Return the sums over the vocabulary (n,) of rows (n, V) in float64."""
+    """Return the sums (n,) of rows (n, V) in float64."""
     if values.device.type == "cpu":
         return values.sum(dim=-1, dtype=torch.float64)
     return halved(values.to(torch.float64, copy=True))
@@ -56,7 +56,7 @@ def set_sums(
 
 
 def _members(rows: Sequence[int], sets: Sequence[Ids], device: torch.device) -> tuple[Ids, Tensor, Tensor]:
-    """Return the sizes (n,) of summed sets, and the rows (m,) and ids (m,) of their tokens on the device."""
+    """Return the sizes (n,) of sets, and the rows (m,) and ids (m,) of their tokens on the device."""
     sizes = np.array([len(ids) for ids in sets])
     return sizes, to_device(np.repeat(rows, sizes), device), to_device(np.concatenate(sets), device)
 
@@ -77,7 +77,7 @@ def chunked(terms: Tensor, sizes: Ids) -> Tensor:
 
 
 def halved(terms: Tensor) -> Tensor:
-    """Return the sums (n, …) of terms (n, m, …), in an order of halves; the terms are overwritten.
+    """Return the sums (n, …) of terms (n, m, …), which are overwritten.
 
     The second half of the terms is added to the first, element by element, until one is left. Zeros at the end do not
     change a sum.
@@ -97,18 +97,18 @@ class TorchSums:
         self._temperatures = temperatures
 
     def totals(self, x: Tensor) -> Tensor:
-        """Return (m, T) sums Σ exp(x / t) by torch, in float64, over rows x (m, V), logits less the largest."""
+        """Return (m, T) Σ exp(x / t) in float64 over each row of x (m, V), the logits less the largest."""
         self._x = x
         return torch.stack([halved(self._powers(t)) for t in self._temperatures], dim=-1)
 
     def of_sets(self, x: Tensor, rows: Sequence[int], sets: Sequence[Ids]) -> Tensor:
-        """Return (n, T) Σ exp(x / t) by torch, in float64, over n sets of tokens of ``rows`` (n,) of that block x."""
+        """Return (n, T) Σ exp(x / t) in float64 over n sets of tokens, those of ``rows`` (n,) of the same block x."""
         sizes, *at = _members(rows, sets, x.device)
         temperatures = to_device(np.array(self._temperatures), x.device)
         return chunked((x[tuple(at)].double()[:, None] / temperatures).exp_(), sizes)
 
     def importance(self, weights: Tensor, out: Tensor) -> None:
-        """Write to ``out`` (m, V), by torch, the root of Σ (w · exp(x / t))² over temperatures, ``weights`` (m, T)."""
+        """Write to ``out`` (m, V) the root of Σ (w · exp(x / t))² over temperatures, ``weights`` (m, T)."""
         squares = torch.zeros_like(self._x, dtype=torch.float64)
         for t, weight in zip(self._temperatures, weights.T, strict=True):
             squares += self._powers(t).mul_(weight[:, None]).square_()
@@ -169,7 +169,7 @@ def cuda_sums(temperatures: Sequence[float], size: int, device: torch.device) ->
 
 @cache
 def _kernels_work(temperatures: tuple[float, ...], size: int, device: torch.device) -> bool:
-    """Return whether Triton compiles the kernels of the sums, and they agree with torch; log a warning if not."""
+    """Return whether Triton compiles the kernels for a device, and they agree with torch; log a warning if not."""
     try:
         _check_kernels(temperatures, size, device)
     except (triton.TritonError, ArithmeticError, ImportError, OSError, RuntimeError, SubprocessError) as problem:
