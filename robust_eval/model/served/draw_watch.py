@@ -49,7 +49,7 @@ class _WatchedQuestion:
 
 @dataclass
 class DrawWatch:
-    """Watch on the draws of the first questions, with the ``top`` log-probabilities of each position.
+    """Test of a server's draws for the first questions, with the ``top`` log-probabilities of each position.
 
     The log-probabilities, which ``body`` requests, are ``tempered`` or the model's own.
     """
@@ -75,7 +75,7 @@ class DrawWatch:
         return call.temperature == self._temperature and (is_watched or len(self.questions) < QUESTIONS)
 
     def add(self, call: Call, choices: Sequence[Choice]) -> None:
-        """Add the replies to a call to the watched draws."""
+        """Add the replies to a call to the test."""
         question = self.questions.setdefault(call.request.item, _WatchedQuestion())
         for tokens in (choice.tokens for choice in choices):
             if tokens and all(IMPOSSIBLE < token.logprob < 1e-3 for token in tokens):
@@ -84,7 +84,7 @@ class DrawWatch:
                     self._bet(tokens)
 
     def repetition(self) -> float:
-        """Return the log wealth of the bets that a server repeats its draws."""
+        """Return the log wealth of the bets that the server repeats its replies."""
         return sum(
             math.log(0.5) + _log_sum([0.0, question.wealth])
             for question in self.questions.values()
@@ -143,5 +143,5 @@ def without_logprobs(response: ServiceResponse) -> ServiceResponse:
 
 
 def _log_sum(values: Sequence[float]) -> float:
-    """Return the logarithm of the sum of exp(value) over the bets on draws."""
+    """Return the logarithm of the sum of exp(value)."""
     return float(np.logaddexp.reduce(values))

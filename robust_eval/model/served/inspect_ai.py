@@ -42,7 +42,7 @@ class InspectAI(ServiceSettings):
 
     @property
     def server(self) -> str:
-        """The provider of inspect_ai and its model."""
+        """Provider of inspect_ai and its model: PROVIDER/NAME."""
         return self.model
 
     def identity(self) -> dict[str, Any]:
@@ -51,7 +51,7 @@ class InspectAI(ServiceSettings):
         return super().identity() | provider
 
     def service(self, key: str | None) -> "InspectService":
-        """Return the client of the provider of inspect_ai, which finds its key itself; see ServiceSettings."""
+        """Return a client of the provider, which reads its key itself; see ServiceSettings."""
         from robust_eval.model.served.transport.inspect_service import InspectService
 
         return InspectService(self.model, self.base_url, self.model_args or {}, self.max_concurrency)

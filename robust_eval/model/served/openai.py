@@ -45,39 +45,39 @@ class OpenAI(ServiceSettings):
 
     @property
     def server(self) -> str:
-        """Address of the server with OpenAI's protocol."""
+        """Address of the server."""
         return self.base_url
 
     def identity(self) -> dict[str, Any]:
-        """Return the server with OpenAI's protocol, its name of the model, and the prompt style."""
+        """Return the address of the server, its name for the model, and the prompt style."""
         return super().identity() | {"server": self.base_url.rstrip("/")}
 
     def thinking(self) -> dict[str, Any]:
-        """Return the fields for a reasoning budget in OpenAI's protocol; see ServiceSettings."""
+        """Return the fields of a request's body that set the reasoning budget; see ServiceSettings."""
         budget = self.thinking_token_budget
         return super().thinking() | ({} if budget is None else {"thinking_token_budget": budget})
 
     @property
     def takes_thinking_tokens(self) -> bool:
-        """True for vLLM among servers with OpenAI's protocol; see ServiceSettings."""
+        """True, because vLLM accepts a reasoning budget in tokens; see ServiceSettings."""
         return True
 
     def reply_tokens(self, max_new_tokens: int) -> int:
-        """Return the maximum number of tokens of a reply in OpenAI's protocol; see ServiceSettings."""
+        """Return the maximum number of tokens of a reply, with its reasoning; see ServiceSettings."""
         return self.max_completion_tokens or max_new_tokens + (self.thinking_token_budget or 0)
 
     def service(self, key: str | None) -> "Service":
-        """Return the client of the server with OpenAI's protocol; see ServiceSettings."""
+        """Return a client of the server; see ServiceSettings."""
         from robust_eval.model.served.transport.service import Service
 
         return Service(self.base_url, self.model, key, self.chat, self.max_concurrency)
 
     def openai_service(self, key: str | None) -> "Service":
-        """Return the client with OpenAI's protocol, for continuations and batches; see ServiceSettings."""
+        """Return the same client, for continuations and batches; see ServiceSettings."""
         return self.service(key)
 
     def exact_refusal(self) -> str | None:
-        """See ServiceSettings; some settings of OpenAI's protocol exclude the probabilities of all answers."""
+        """Return the reason why these settings exclude sampler=exact, with an alternative; None if they do not."""
         if self.batch:
             return (
                 "sampler=exact needs each response for its next request, and a batch takes up to a day: set "
@@ -96,7 +96,7 @@ class OpenAI(ServiceSettings):
         return None
 
     def load(self) -> "ServedModel":
-        """Return a client with OpenAI's protocol, which loads nothing; UserError if the key is missing."""
+        """Return a client of the server, which loads nothing; UserError if the key is missing."""
         key = os.environ.get(self.api_key_env, "").strip() if self.api_key_env else None
         if key == "":
             raise UserError(
@@ -113,7 +113,7 @@ class OpenAI(ServiceSettings):
 
 
 def _is_address(url: str) -> bool:
-    """Return whether this is an address for OpenAI's protocol: scheme, host, and a valid port."""
+    """Return whether a URL is the address of a server: scheme, host, and a valid port."""
     try:
         address = urlsplit(url)
         return address.scheme in ("http", "https") and bool(address.hostname) and address.port != 0

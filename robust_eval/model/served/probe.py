@@ -110,7 +110,7 @@ class Capabilities:
         return self.own_temperature or temperature <= self.highest_temperature or temperature == self.probed_for
 
     def temperatures(self, highest: float | None = None) -> Temperatures:
-        """Return the supported temperatures by the probe, up to ``highest`` if the settings name one."""
+        """Return the temperatures that the server supports, up to ``highest`` if the settings name one."""
         return Temperatures(
             highest=min(self.highest_temperature, highest or math.inf),
             greedy=self.greedy,
@@ -133,13 +133,13 @@ class Capabilities:
 
 
 def daily_cache_key(identity: Mapping[str, Any]) -> str:
-    """Return the cache key of the probe of a model on a server: it is probed once a day."""
+    """Return the cache key of today's probe of a model on a server."""
     determinants = [*identity.items(), f"{datetime.now(UTC):%Y-%m-%d}"]
     return hashlib.sha256(repr(determinants).encode()).hexdigest()[:32]
 
 
 async def probe(ask: Ask, server: str, chat: bool, temperature: float, top_logprobs: int | None = None) -> Capabilities:
-    """Probe a server by about 20 short requests; return its capabilities.
+    """Probe a server with about 20 short requests; return its capabilities.
 
     ``server`` names it in errors, ``temperature`` is the highest that the run needs, ``top_logprobs`` the maximum
     number of log-probabilities per token (default: 20). Raises UserError if the server refuses every request.
@@ -223,7 +223,7 @@ class SendRequest(Protocol):
 
 
 async def _highest_temperature(send: SendRequest, temperature: float) -> float:
-    """Return the highest temperature that the probed server accepts of this one, 2 and 1."""
+    """Return the highest of this temperature, 2 and 1 that the server accepts."""
     for candidate in sorted({temperature, 2.0, 1.0}, reverse=True):
         if await send(SHORT, temperature=candidate):
             return candidate
@@ -231,7 +231,7 @@ async def _highest_temperature(send: SendRequest, temperature: float) -> float:
 
 
 async def _choices(send: SendRequest, settings: Mapping[str, Any]) -> int:
-    """Return the maximum number of answers to one request of a probe."""
+    """Return the maximum number of answers that the server returns to one request."""
     for number in CHOICES:
         response = await send(SHORT, n=number, **settings)
         if response and len(response.choices) > 1:
@@ -242,12 +242,12 @@ async def _choices(send: SendRequest, settings: Mapping[str, Any]) -> int:
 async def _logprobs(
     send: SendRequest, server: str, chat: bool, own_temperature: bool, maximum: int | None
 ) -> tuple[int, bool, bool]:
-    """Return the probed number of log-probabilities per token, at most ``maximum``, True if they follow the
-    temperature, and True if they are those of the whole vocabulary.
+    """Return the number of log-probabilities per token that the server returns, at most ``maximum``, True if they
+    follow the temperature, and True if they are those of the whole vocabulary.
     """
 
     async def largest(number: int, temperature: float) -> list[float]:
-        """Return the largest log-probabilities of the first token to the probe; none if they are invalid each time."""
+        """Return the largest log-probabilities of the first token; none if they are invalid each time."""
         settings: dict[str, Any] = {} if own_temperature else {"temperature": temperature}
         for _ in range(LOGPROB_ATTEMPTS):
             response = await send(SHORT, **settings, **logprob_fields(chat, number))
@@ -272,7 +272,7 @@ async def _logprobs(
 
 
 def _range(logprobs: list[float]) -> float:
-    """Return the difference of a probe's largest and smallest log-probability, or of certainty and the only one."""
+    """Return the difference of the largest and the smallest log-probability, or of certainty and the only one."""
     return logprobs[0] - logprobs[-1] if len(logprobs) > 1 else -logprobs[0]
 
 
@@ -337,7 +337,7 @@ class SamplingProbe:
         return await self._send(WORDS, **settings)
 
     async def _repeats(self) -> bool:
-        """Return whether longer replies to more seeds of the probe are equal as well: reasoning may begin alike."""
+        """Return whether longer replies to more seeds are equal as well: reasoning may begin with the same words."""
         return _equal([await self._reply(seed, self._hottest, **{self._can.limit: REASONING_LIMIT}) for seed in (4, 5)])
 
     async def _copies(self) -> bool:
@@ -349,8 +349,8 @@ class SamplingProbe:
         return True
 
     async def _ignores(self, hot: Sequence[str | None], seeded: bool) -> bool:
-        """Return whether the probe's replies at temperature 0 are like those at a higher one: the same to the same
-        seeds, or as different from one another. A greedy reply may change with the server's batch.
+        """Return whether replies at temperature 0 are like those at a higher one: the same to the same seeds, or as
+        different from one another. A greedy reply may change with the server's batch, so they need not be equal.
         """
         cold = [await self._reply(seed, 0.0) for seed in (1, 2)]
         if _equal(cold):
@@ -386,13 +386,13 @@ def _equal(replies: Sequence[str | None]) -> bool:
 
 
 def _as_different(cold: Sequence[str | None], hot: Sequence[str | None]) -> bool:
-    """Return whether a probe's replies at temperature 0 are no more alike one another than those at the highest."""
+    """Return whether replies at temperature 0 are no more similar to one another than those at the highest."""
     similarity = _similarity(hot)
     return all(cold) and all(hot) and _similarity(cold) < similarity + MIN_SIMILARITY_GAIN * (1 - similarity)
 
 
 def _similarity(replies: Sequence[str | None]) -> float:
-    """Return the share of common first words of two replies to a probe, as a mean over pairs."""
+    """Return the share of common first words of two replies, as a mean over all pairs."""
     words = [(reply or "").split() for reply in replies]
     return fmean(
         len(list(takewhile(bool, map(eq, *pair)))) / max(*map(len, pair), 1) for pair in combinations(words, 2)

@@ -12,8 +12,8 @@ REMEDY = "turn off greedy decoding and response caching on the server"
 
 
 def refusal(settings: ServiceSettings, can: Capabilities, requests: Sequence[Request]) -> str | None:
-    """Return the reason for the refusal of requests that a server with these capabilities cannot answer, with
-    alternatives; None if it can.
+    """Return the reason why a server with these capabilities cannot answer the requests, with alternatives; None if it
+    can.
     """
     supported = taken_temperatures(settings, can)
     temperatures = sorted({t for request in requests for t in request.temperatures if not math.isnan(t)})
@@ -65,14 +65,14 @@ def refusal(settings: ServiceSettings, can: Capabilities, requests: Sequence[Req
 
 
 def taken_temperatures(settings: ServiceSettings, can: Capabilities) -> Temperatures:
-    """Return the supported temperatures for refusals, by the settings or else by the capabilities."""
+    """Return the supported temperatures, by the settings or else by the capabilities."""
     if settings.takes_temperature is False:
         return Temperatures(greedy=False, default_only=True)
     return can.temperatures(settings.highest_temperature)
 
 
 def _one_reply(settings: ServiceSettings, can: Capabilities, requests: Sequence[Request]) -> str | None:
-    """Return the reason for the refusal by a server with one reply to a prompt; None if it can answer."""
+    """Return the reason why a server with one reply to a prompt cannot answer the requests; None if it can."""
     draws = [(request, t) for request in requests for t in request.temperatures if t != 0]
     if not draws:
         return None
@@ -97,7 +97,7 @@ def _one_reply(settings: ServiceSettings, can: Capabilities, requests: Sequence[
 
 
 def unfaithful(settings: ServiceSettings, can: Capabilities) -> Iterator[str]:
-    """Yield warnings of unfaithful sampling, in place of refusals, unless the settings account for it."""
+    """Yield warnings of unfaithful sampling, with the consequence, unless the settings account for it."""
     if can.ignores_temperature and settings.takes_temperature is not False:
         yield (
             f"{settings.server} ignores the temperature: its replies at 0 and {can.highest_temperature:g} are equal. "
@@ -118,7 +118,7 @@ def unfaithful(settings: ServiceSettings, can: Capabilities) -> Iterator[str]:
 
 
 def repeats_itself(settings: ServiceSettings, temperature: float) -> str:
-    """Return the refusal of replies that are equal too often for independent draws, with a remedy."""
+    """Return the message that replies are equal too often for independent draws, with a remedy."""
     return (
         f"{settings.server} repeats itself: its replies at temperature {temperature:g} agree so often that "
         "independent draws with these log-probabilities would do so in fewer than one in a billion runs; "
@@ -127,7 +127,7 @@ def repeats_itself(settings: ServiceSettings, temperature: float) -> str:
 
 
 def draws_otherwise(settings: ServiceSettings, temperature: float, drawn_at: float) -> str:
-    """Return the refusal of replies that are drawn as if at another temperature, with a remedy."""
+    """Return the message that replies are drawn as if at another temperature, with a remedy."""
     return (
         f"according to its log-probabilities, {settings.server} draws at temperature {temperature:g} as if at about "
         f"{drawn_at:g}. It caps or ignores the temperature, or silently truncates the distribution: set "

@@ -68,8 +68,8 @@ Result = TypeVar("Result")
 
 
 class ServedModel(LanguageModel):
-    """Served model, behind a service, with concurrent requests in a thread of their own, whose answers are yielded as
-    they arrive; or with batches, if ``poll_seconds``, the maximum polling interval, is set.
+    """Model behind a service, with concurrent requests in a thread of their own, whose answers are yielded as they
+    arrive; or with batches, if ``poll_seconds``, the maximum polling interval, is set.
     """
 
     def __init__(self, settings: ServiceSettings, key: str | None, poll_seconds: float | None = None) -> None:
@@ -94,7 +94,7 @@ class ServedModel(LanguageModel):
         return self._attempts.limiter
 
     def check(self, requests: Sequence[Request]) -> None:
-        """Check requests to the served model, whose server is probed; see LanguageModel."""
+        """Raise UserError if the model cannot answer these requests, after a probe of its server; see LanguageModel."""
         budgets = [request.reasoning for request in requests if request.reasoning]
         if budgets and (reason := self.settings.reasoning_refusal(budgets)):
             raise UserError(reason)
@@ -110,7 +110,7 @@ class ServedModel(LanguageModel):
             run_sync(partial(self._find_continuation, begun))
 
     def _capabilities_for(self, requests: Sequence[Request]) -> Capabilities:
-        """Return the served model's capabilities for requests; the restriction of replies is probed if one needs it."""
+        """Return the capabilities that these requests need; the restriction of replies is probed if one needs it."""
         hottest = max([t for request in requests for t in request.temperatures if not math.isnan(t)], default=0.0)
         can = self.capabilities(max(hottest, 1.0), requests)
         if any(request.signs for request in requests) and not can.structured:
@@ -178,7 +178,7 @@ class ServedModel(LanguageModel):
         )
 
     def temperatures(self, highest: float) -> Temperatures:
-        """Return the temperatures of the served model, by the settings or else by a probe."""
+        """Return the supported temperatures, by the settings or else by a probe."""
         return taken_temperatures(self.settings, self.capabilities(max(highest, 1.0)))
 
     def capabilities(self, temperature: float, requests: Sequence[Request] = ()) -> Capabilities:

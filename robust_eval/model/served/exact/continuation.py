@@ -36,8 +36,8 @@ MAX_CHARACTER_TOKENS = 4
 
 @dataclass(frozen=True)
 class LogprobSettings:
-    """Settings of all requests for log-probabilities of continuations: the ``body`` without the prompt, the name of the
-    length ``limit``, and the numbers of log-probabilities.
+    """Settings of all requests for log-probabilities: the ``body`` without the prompt, the name of the length
+    ``limit``, and the numbers of log-probabilities.
     """
 
     chat: bool
@@ -49,7 +49,7 @@ class LogprobSettings:
     greedy: bool
 
     def prompt_fields(self, prompt: Prompt) -> tuple[str, dict[str, Any]]:
-        """Return the path and the body's fields of a prompt whose answer is continued."""
+        """Return the path of a request for a prompt, and the fields of its body."""
         if self.chat:
             return CHAT, {"messages": prompt.messages(self.system_role)}
         return PLAIN, {"prompt": prompt.text()}
@@ -71,7 +71,7 @@ class LogprobSettings:
 
 
 class LogprobRequest(NamedTuple):
-    """Request for log-probabilities of a continuation: a path, tokens ``depth`` after the prompt, completion tokens."""
+    """Request for log-probabilities ``depth`` tokens after the prompt: path, body, and number of completion tokens."""
 
     settings: LogprobSettings
     path: str
@@ -80,7 +80,7 @@ class LogprobRequest(NamedTuple):
     completion_tokens: int
 
     async def to(self, service: Service) -> ServiceResponse:
-        """Send a request for log-probabilities of a continuation; raises UnansweredError, also for invalid ones."""
+        """Send the request; raises UnansweredError, also for invalid log-probabilities."""
         response = await service.ask_top_tokens(self.path, self.body)
         pairs = zip(response.positions, response.choices, strict=True)
         return response._replace(positions=[_checked(places, choice.text, self.settings) for places, choice in pairs])
@@ -105,13 +105,13 @@ class AnswerStart(NamedTuple):
 
 @dataclass(frozen=True)
 class Continuation:
-    """Method to continue an answer, by which the server gets its prefix."""
+    """Method to continue an answer: by token ids, as a text, or as a message of the assistant."""
 
     method: str
     settings: LogprobSettings
 
     async def start(self, ask: Ask, prompt: Prompt) -> AnswerStart:
-        """Return the prompt to continue, with its token ids, if needed; raises UnansweredError."""
+        """Return the start of answers: the prompt, with token ids if the method needs them; raises UnansweredError."""
         if self.method != IDS:
             return AnswerStart(prompt, None)
         if not self.settings.chat:
@@ -210,7 +210,7 @@ async def _ids(ask: Ask, fields: Mapping[str, Any], special: bool = True) -> lis
 
 
 async def find_continuation(ask: Ask, settings: LogprobSettings, prompt: Prompt) -> tuple[Continuation | None, str]:
-    """Find the surest method of continuation that reproduces a plain answer to this prompt, or None and the reason.
+    """Return the surest method of continuation that reproduces a plain answer to this prompt, or None and the reason.
 
     Raises UnansweredError for a fault of the server.
     """
@@ -264,7 +264,7 @@ async def _differs(
 
 
 def distance(one: Position, other: Position) -> float:
-    """Return the total variation between two positions of continuations, over the tokens of either."""
+    """Return the total variation between two positions, over the tokens of either."""
     p, q = ({token.name: float(np.exp(token.logprob)) for token in place.largest} for place in (one, other))
     both = p.keys() & q.keys()  # the least likely of the top-k tokens may be replaced by others
     return sum(abs(p[name] - q[name]) for name in both) / 2 + _only(p, both) / 2 + _only(q, both) / 2

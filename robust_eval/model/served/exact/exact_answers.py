@@ -63,7 +63,7 @@ class LogprobClient:
 
     @property
     def coverage(self) -> TopKCoverage:
-        """Number of top-k tokens of each position, for the tree of exact answers."""
+        """Coverage of each position's distribution by its top-k tokens."""
         return TopKCoverage(self.settings.top_logprobs, self.settings.whole_vocabulary)
 
 
@@ -107,8 +107,8 @@ async def draw_answers(
 
 
 def _refuse_change(root: Position, positions: Sequence[Position]) -> None:
-    """Raise UnansweredError if the range of the first position's log-probabilities has changed among exact answers, as
-    it does if they follow the temperature.
+    """Raise UnansweredError if the range of the first position's log-probabilities has changed between requests, as it
+    does if they follow the temperature.
     """
     if not positions:
         raise UnansweredError("garbled", NO_LOGPROBS)
@@ -133,7 +133,7 @@ EXPANDED_TOGETHER = 8
 
 @dataclass
 class Usage:
-    """Token usage of exact answers at the service, and the ids of the model that answered last."""
+    """Token counts of the service for all requests of one question, and its names for the model that answered last."""
 
     prompt: int = 0
     completion: int = 0
@@ -141,7 +141,7 @@ class Usage:
     names: dict[str, Any] = field(default_factory=dict)
 
     def add(self, response: ServiceResponse) -> None:
-        """Add the token usage of a response to that of exact answers."""
+        """Add the counts of a response."""
         self.prompt += response.prompt_tokens
         listed = sum(map(len, response.positions))  # some servers count only the first of several answers
         self.completion += max(response.completion_tokens, listed)
@@ -151,7 +151,7 @@ class Usage:
 
 
 async def exact_reply(request: Request, client: LogprobClient, continuation: Continuation | None) -> Reply:
-    """Return exact answers to a request, with their probabilities, and the curve; raises UnansweredError.
+    """Return the reply with the answers to a request, their probabilities, and the curve; raises UnansweredError.
 
     The ``continuation`` expands prefixes of answers; a multiple-choice question, whose answer is one token, needs none.
     """
@@ -200,7 +200,7 @@ async def _answers(
     rows: dict[float, list[_GradedDraw]] = {}
 
     async def draw(trials: range, temperatures: Sequence[float]) -> None:
-        """Draw answers, and estimate the exact curve at each of these temperatures from all of its draws."""
+        """Draw answers, and estimate the accuracy at each of these temperatures from all of its draws."""
         assert request.matcher is not None
         for t, new in (await draw_answers(request, trials, client, temperatures, root)).items():
             draws = draws_by_temperature[t] = [*draws_by_temperature.get(t, []), *new]
@@ -229,7 +229,7 @@ async def _answers(
 async def _explore(
     tree: TopKTree, request: Request, enumeration: Enumeration, client: LogprobClient, continuation: Continuation
 ) -> Position:
-    """Expand the most probable prefixes of exact answers, until the budget is used or they are improbable; return the
+    """Expand the most probable prefixes of answers, until the budget is used or the others are improbable; return the
     first position.
     """
     start = await continuation.start(client.ask, request.prompt)
@@ -272,8 +272,8 @@ class _GradedDraw(NamedTuple):
 def _rows(
     request: Request, tree: TopKTree, points: CurveEstimate, draws: Mapping[float, Sequence[_GradedDraw]]
 ) -> Iterator[Completion]:
-    """Yield exact answers with weights that add up to the accuracy at each temperature for right ones, and to the rest
-    for wrong ones.
+    """Yield answers with weights that add up to the accuracy at each temperature for right ones, and to the rest for
+    wrong ones.
     """
     accuracy = np.clip(points.accuracy, 0, 1)
     enumerated = sorted(tree.answers, key=lambda each: not each.right)
@@ -342,7 +342,7 @@ def _enumerated(answers: EnumeratedAnswers[TopKToken], temperature: float, trial
 
 @dataclass(frozen=True)
 class ChoiceShares:
-    """Exact probabilities (C + 1, T) of C choices at T temperatures; the last row is that of no choice.
+    """Probabilities (C + 1, T) of C choices at T temperatures; the last row is that of no choice.
 
     ``tokens`` are the likeliest of each, None if no top-k token chooses it.
     """
@@ -356,7 +356,7 @@ class ChoiceShares:
 def choice_shares(
     choices: Choices, tokens: Sequence[TopKToken], temperatures: Sequence[float], coverage: TopKCoverage
 ) -> ChoiceShares:
-    """Return the exact shares of choices by the first position's top-k tokens; unseen tokens count as no choice."""
+    """Return the shares of choices by the top-k tokens of the first position; unseen tokens count as no choice."""
     indices = _token_indices(choices, tokens)
     bounds = coverage.bounds(tokens, temperatures)
     lower, likely = (np.stack([of[ids].sum(axis=0) for ids in indices]) for of in (bounds.lower, bounds.likely))
@@ -378,7 +378,7 @@ def drawn_shares(choices: Choices, position: Position, temperature: float) -> Fl
 
 
 def _token_indices(choices: Choices, tokens: Sequence[TopKToken]) -> list[np.ndarray]:
-    """Return the indices of the top-k tokens of each choice, exact answers, and of those of none."""
+    """Return the indices of the tokens of each choice, and of those of none."""
     chosen = choices.tokens(TokenTexts([token.text for token in tokens]))
     taken = np.concatenate([np.empty(0, dtype=np.intp), *chosen])
     return [*chosen, np.setdiff1d(np.arange(len(tokens)), taken)]
@@ -387,7 +387,7 @@ def _token_indices(choices: Choices, tokens: Sequence[TopKToken]) -> list[np.nda
 async def choice_answers(
     request: Request, enumeration: Enumeration, client: LogprobClient
 ) -> tuple[list[Completion], CurveEstimate]:
-    """Return exact answers to a multiple-choice question, its choices and no choice, with their probabilities."""
+    """Return the choices of a multiple-choice question, and the answer of no choice, with their probabilities."""
     choices = enumeration.choices
     assert choices is not None
     path, fields = client.settings.prompt_fields(request.prompt)

@@ -30,7 +30,7 @@ _DIGITS = 8  # maximum number of decimals of a rounding server
 
 
 class TokenBounds(NamedTuple):
-    """Bounds on the probabilities of the K top-k tokens, and of all unseen ones together, at T temperatures.
+    """Bounds on the probabilities of the K tokens that a server returns, and of all others together, at T temperatures.
 
     ``lower`` and ``upper`` are (K, T), ``unseen_lower`` and ``unseen_upper`` (T,). ``likely`` (K, T) and
     ``unseen_likely`` (T,) lie between them, and sum to 1 over all tokens.
@@ -161,7 +161,7 @@ class TopKCoverage:
 
 
 class TokenOutcomes(NamedTuple):
-    """Outcome of each of K top-k next tokens after a prefix of an answer, (K,).
+    """Outcome of each of K next tokens after a prefix of an answer, (K,).
 
     ``settled`` tokens end the answer, or no continuation makes it wrong; it is then right (``right``) or wrong. The
     others leave it open; after ``right`` ones it is right if it ends, after ``begun`` ones an accepted answer has
@@ -242,7 +242,9 @@ class TopKTree:
         self._right, self._hidden = 0 * ones, 0 * ones
 
     def heaviest(self, number: int, minimum: float) -> list[Prefix]:
-        """Remove from the tree's frontier the most probable prefixes, with a probability of at least ``minimum``."""
+        """Remove from the frontier, and return, at most ``number`` prefixes, the most probable first, with a
+        probability of at least ``minimum``.
+        """
 
         def weight(prefix: Prefix) -> float:
             return float(prefix.likely[self._steers].max())
@@ -310,7 +312,7 @@ class TopKTree:
 
     @property
     def likely(self) -> Floats:
-        """Estimate (T,) of the probability of a right answer by the top-k tree, with priors for the unknown part."""
+        """Estimate (T,) of the probability of a right answer, with priors for the unknown part of the tree."""
         waiting = sum((prefix.likely * prefix.prior for prefix in self.frontier), np.zeros(len(self.temperatures)))
         estimate = self._right + self._hidden + waiting
         return np.asarray(np.clip(estimate, self.bounds.lower, self.bounds.upper))
@@ -358,14 +360,14 @@ def _has_whole_characters(token: TopKToken) -> bool:
 
 
 def renormalized(tokens: Sequence[TopKToken], temperature: float) -> Floats:
-    """Return (K,) the probabilities of top-k tokens at a temperature, given that it is one of them."""
+    """Return (K,) the probabilities of top-k tokens at a temperature, given that the next token is one of them."""
     logprobs = np.array([token.logprob for token in tokens]) / temperature
     weights = np.exp(logprobs - logprobs.max())
     return np.asarray(weights / weights.sum())
 
 
 def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
-    """Return mean and standard error of estimates from draws in a top-k tree, with one more :data:`DEVIATION` off."""
+    """Return the mean of the estimates from draws and its standard error, with one more draw :data:`DEVIATION` off."""
     mean = float(np.mean(values))
     return mean, float(np.sqrt(((np.asarray(values) - mean) ** 2).sum() + DEVIATION**2) / len(values))
 
@@ -380,7 +382,7 @@ HALF, NEAR = 0.5, 0.2
 
 
 class CurveEstimate:
-    """Accuracy curve at T temperatures: by close bounds of a top-k tree, or by draws; otherwise unknown."""
+    """Accuracy curve at T temperatures: by close bounds, or by draws; otherwise unknown."""
 
     def __init__(
         self, temperatures: Sequence[float], lower: Floats, likely: Floats, upper: Floats, distance: Floats
@@ -392,17 +394,17 @@ class CurveEstimate:
         self.how: list[str | None] = [BOUNDS if each else None for each in distance <= close]
 
     def draw(self, temperature: float, mean: float, error: float) -> None:
-        """Set the curve's estimate from draws at a temperature, clipped to the bounds of the tree."""
+        """Set the estimate from draws at a temperature, clipped to the bounds."""
         column = self.temperatures.index(temperature)
         self.accuracy[column] = np.clip(mean, self.lower[column], self.upper[column])
         self.error[column], self.how[column] = error, DRAWS
 
     def loose_points(self, requested: Sequence[float]) -> list[float]:
-        """Return the requested temperatures at which the top-k tree's bounds are not close."""
+        """Return the requested temperatures at which bounds are not close."""
         return [t for t in requested if self.how[self.temperatures.index(t)] is None]
 
     def points_near_threshold(self, requested: Sequence[float]) -> list[float]:
-        """Return the temperatures with draws in a top-k tree at which the accuracy of the neighbours is near one half.
+        """Return the temperatures with draws at which the accuracy of the neighbours is near one half.
 
         There a few more draws decide at which temperature a fact breaks. The draws at a temperature itself do not
         decide about more of them, so that their mean stays unbiased.

@@ -122,7 +122,7 @@ class PacedPermit:
     _tokens: int
 
     def used(self, tokens: int) -> None:
-        """Replace the rate limiter's estimate of the tokens; at most once."""
+        """Replace the estimate of the request's tokens by their number; at most once."""
         self._pace._tokens.take(tokens - self._tokens)
         self._pace._changed.set()
 
@@ -186,14 +186,14 @@ class _Window:
         return int(self._size)
 
     def start(self, in_flight: int) -> _Start:
-        """Record in the window the start of a request, with so many others in flight."""
+        """Record the start of a request, with so many others in flight."""
         self._starts += 1
         if in_flight + 1 >= self.size:
             self._last_filled = self._starts
         return _Start(self._starts, self._falls, in_flight)
 
     def rise(self, start: _Start) -> None:
-        """Raise the limit of concurrent requests after the answer to the request that started so."""
+        """Enlarge the window after the answer to a request with this ``start``."""
         if start.falls < self._falls or start.number > self._last_filled:
             return
         if self._size < self._borne:
@@ -203,7 +203,7 @@ class _Window:
             self._size = min(self._borne + CUBIC * max(0.0, self._rounds - HOLD) ** 3, self._maximum)
 
     def fall(self, start: _Start) -> None:
-        """Lower the limit of concurrent requests after the refusal of the request that started so."""
+        """Shrink the window after the refusal of a request with this ``start``."""
         if start.falls < self._falls:
             return
         self._falls += 1
@@ -243,7 +243,7 @@ class Permit(Protocol):
         """Record an answer to the permitted request."""
 
     def refused(self, retry_after: float | None) -> None:
-        """Record that the server is overloaded, for the rate limiter."""
+        """Record that the server is overloaded."""
 
 
 class RateLimiter(Protocol):
@@ -259,13 +259,13 @@ class RateLimiter(Protocol):
         """
 
     def use(self, prompt_tokens: int, completion_tokens: int, cached_tokens: int = 0) -> None:
-        """Add the token usage of an answer to the rate limiter's; cached tokens are prompt tokens."""
+        """Add the token usage of an answer; cached tokens are prompt tokens."""
 
     async def counted(self, answered: int, failed: int) -> tuple[int, int]:
         """Report this process's numbers of answered and failed questions to the limiter; return the totals of all."""
 
     def end(self, reason: str) -> None:
-        """End the rate limiter: admit no further request."""
+        """Admit no further request."""
 
     def status(self) -> str:
         """Return the rate limiter's status line: requests in flight and the cost so far."""
@@ -283,7 +283,7 @@ class LocalRateLimiter:
         self._paces: list[Pace] = []
 
     def begin(self) -> None:
-        """Make a queue of the rate limiter for the current event loop."""
+        """Make a queue for the current event loop."""
         settings = self._settings
         if settings.batch:
             pace = Pace(MAX_BATCHED, None, None, first_window=MAX_BATCHED)
@@ -310,24 +310,24 @@ class LocalRateLimiter:
                 self._settled.set()
 
     def use(self, prompt_tokens: int, completion_tokens: int, cached_tokens: int = 0) -> None:
-        """Add the tokens of an answer to the spending of the rate limiter."""
+        """Add the tokens of an answer to the spending."""
         self.spending.use(prompt_tokens, completion_tokens, cached_tokens)
 
     async def counted(self, answered: int, failed: int) -> tuple[int, int]:
-        """Return the numbers of questions of this process, the only one with this rate limiter."""
+        """Return these numbers: this process is the only one."""
         return answered, failed
 
     def end(self, reason: str) -> None:
         """Do nothing: the caller is the only client of the rate limiter."""
 
     def status(self) -> str:
-        """Return the number of requests in flight by the rate limiter, and the cost so far."""
+        """Return a status line: the number of requests in flight, and the cost so far."""
         window = f"{self._paces[-1].in_flight} requests in flight" if self._paces else ""
         cost = f"cost {self.spending.spent:.4f} USD" if self.spending.has_prices else ""
         return ", ".join(filter(None, (window, cost)))
 
     def description(self) -> dict[str, Any]:
-        """Return the counts of all queues of the rate limiter together."""
+        """Return the counts of all queues together, and the cost so far."""
         paces = self._paces
         return {
             "pace.most_in_flight": max((pace.max_in_flight for pace in paces), default=0),

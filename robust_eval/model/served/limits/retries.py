@@ -19,7 +19,7 @@ Result = TypeVar("Result")
 
 
 class Attempts:
-    """Attempts (retries) of all requests of one run.
+    """Attempts at the requests of one run, with permits, timeouts and retries.
 
     ``ended`` is the reason why the run has ended, None before; ``repeated`` the number of retries; ``token_ratio`` the
     largest ratio so far of a prompt's tokens to their estimate.
@@ -60,8 +60,8 @@ class Attempts:
     async def in_turn(
         self, about: int, completion_tokens: int, ask: Callable[[], Coroutine[Any, Any, ServiceResponse]]
     ) -> ServiceResponse:
-        """Attempt a request of ``about`` so many prompt tokens with a permit; raises UnansweredError, or EndedError if
-        the run ends before.
+        """Send a request of ``about`` (estimated) prompt tokens once it has a permit; raises UnansweredError, or
+        EndedError if the run ends before.
         """
         maximum = int(about * self.token_ratio) + 1
         async with AsyncExitStack() as stack:
@@ -102,7 +102,7 @@ class Attempts:
 
     @contextmanager
     def _interruptible(self) -> Iterator[None]:
-        """Cancel the wait for an attempt in this context when the run ends."""
+        """Cancel the wait in this context when the run ends."""
         if self.ended:
             raise EndedError(str(self.ended))
         task = asyncio.current_task()
@@ -114,19 +114,19 @@ class Attempts:
             self._idle.discard(task)
 
     def end_over_budget(self, spent: str) -> None:
-        """End all attempts of the run, whose budget is used up; ``spent`` is the cost so far."""
+        """End the run, whose budget is used up; ``spent`` is the cost so far."""
         self.end(
             f"the next request could exceed model.budget={self._settings.budget:g} USD ({spent} so far): raise "
             "model.budget and rerun the command to resume"
         )
 
     def end(self, reason: str) -> None:
-        """End all attempts of the run, also in other processes with the same service; a later run resumes it."""
+        """End the run, also in other processes with the same service; a later run resumes it."""
         self.end_here(OutageError(f"{reason}; the answers so far are in the store"))
         self.limiter.end(str(self.ended))
 
     def end_here(self, reason: UserError) -> None:
-        """End the attempts of this process: send no request, and cancel those that wait for a permit or a retry."""
+        """End the run in this process: send no request, and cancel those that wait for a permit or a retry."""
         self.ended = self.ended or reason
         for task in self._idle:
             task.cancel()
@@ -161,7 +161,7 @@ class Patience:
         self._last: UnansweredError | None = None
 
     async def answer(self, ask: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-        """Return the result of a probe's request after retries; raises UnansweredError. A long wait is logged."""
+        """Return the result of a probe's request after retries; raises UnansweredError. Log a long wait repeatedly."""
         self._began, self._last = time.monotonic(), None
         notice = asyncio.create_task(self._notice())
         try:
@@ -195,7 +195,7 @@ class Patience:
             await sleep(wait)
 
     async def _notice(self) -> None:
-        """Log the wait for retries, once in :data:`LOG_INTERVAL` seconds of the whole probe."""
+        """Log the wait for an answer, once every :data:`LOG_INTERVAL` seconds of the whole probe."""
         await sleep(max(LOG_AFTER, self._logged_at + LOG_INTERVAL - self._began))
         while True:
             self._logged_at = time.monotonic()
