@@ -21,7 +21,7 @@ Tokens = tuple[int, ...]
 
 
 class Path(NamedTuple):
-    """Path of a tree, an answer of the model: tokens, their log-probabilities (natural, at temperature 1), the number
+    """Answer as a path in the answer tree: its tokens, their log-probabilities (natural, at temperature 1), the number
     of tokens of the answer (without an end token), and its correctness.
     """
 
@@ -46,7 +46,7 @@ class Branch:
 
     @property
     def hidden(self) -> Counter[str]:
-        """Answers among ``counts`` that end neither in this branch nor in a later one."""
+        """Answers in ``counts`` that neither end at this branch nor belong to one of its ``branches``."""
         own_verdict = Counter([self.verdict] if self.verdict else [])
         return self.counts - sum((branch.counts for branch in self.branches), own_verdict)
 
@@ -64,8 +64,7 @@ class Branch:
 
 
 def top_branches(paths: Iterable[Path], decode: Callable[[list[int]], str]) -> Branch:
-    """Return the top branches, the most probable prefixes of the answers as a tree; a prefix with one dominant
-    continuation is merged with it.
+    """Return the answer tree of the most probable prefixes; a prefix with one dominant continuation is merged with it.
 
     ``paths`` are the answers to one prompt, with duplicates; those without log-probabilities are left out. ``decode``
     turns tokens into text. The result is the empty prefix, with its branches, the most probable first. A prefix's

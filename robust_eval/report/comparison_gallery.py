@@ -48,8 +48,9 @@ class SavedComparisonFigure(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """Comparison figure: the name of its ``file`` without suffix, the similar figure of a single run (``like``), and
-    the function that draws it on the axes of a figure. ``reading`` explains a figure without a similar one.
+    """Comparison figure to be drawn: the name of its ``file`` without suffix, the similar figure of a single run
+    (``like``), and the function that draws it on the axes of a figure. ``reading`` explains a figure without a similar
+    one.
     """
 
     file: str
@@ -101,7 +102,7 @@ def _drawings(compared: Comparison) -> Iterator[Drawing]:
 
 
 def _main_metric(compared: Comparison) -> Iterator[Drawing]:
-    """Yield the comparison figure of the headline metric of the measurements that have it, of many the best, with the
+    """Yield the figure that compares the headline metric of the measurements that have it (of many, the best), with the
     letters of their significance groups.
     """
     name = next((pair.metric for pair in compared.pairs if pair.metric), "")
@@ -122,8 +123,8 @@ def _main_metric(compared: Comparison) -> Iterator[Drawing]:
 
 
 def _fact_maps(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
-    """Yield the comparison figures of the accuracy of every fact at each temperature, a panel for each run; of runs on
-    several grids those on the first.
+    """Yield the comparison figure of the accuracy of every fact at each temperature, with a panel for each run; of runs
+    on several grids, only those on the first have one.
     """
     maps: dict[str, FactAccuracy] = {}
     for label, run in runs.items():
@@ -146,8 +147,8 @@ def _fact_maps(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
 
 
 def _curves(compared: Comparison, dataset: str, end: str) -> Iterator[Drawing]:
-    """Yield the comparison figures of metrics declared for comparisons along a number or a temperature: mean scores by
-    d, accuracies, survival curves.
+    """Yield a figure for each metric declared for comparison along a number or a temperature: mean scores by d,
+    accuracies, survival curves.
     """
     for spec, view in compared.views:
         curves = {label: curve for label, run in compared.on(dataset) if (curve := run.by_parameter(spec))}
@@ -161,7 +162,7 @@ def _curves(compared: Comparison, dataset: str, end: str) -> Iterator[Drawing]:
 
 
 def _by_dataset(compared: Comparison) -> Iterator[Drawing]:
-    """Yield the comparison figures of metrics declared by data set, at the temperature nearest to 1: κ and α."""
+    """Yield a figure for each metric declared for comparison by data set, at the temperature nearest to 1: κ and α."""
     for spec, view in compared.views:
         estimates: dict[str, dict[str, Estimate]] = {}
         for dataset in dict.fromkeys(compared.measurement_labels.datasets):
@@ -199,8 +200,8 @@ def _differences(compared: Comparison) -> Iterator[Drawing]:
 
 
 def _reply_certainty(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
-    """Yield the comparison figure of the certainty of right and wrong replies at the temperature nearest to 1, a panel
-    for each (Fastowski et al., Fig. 2).
+    """Yield the comparison figure of the certainty of right and wrong replies at the temperature nearest to 1, with a
+    panel for each run (Fastowski et al., Fig. 2).
     """
     bins = {}
     for label, run in runs.items():
@@ -217,8 +218,9 @@ def _reply_certainty(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
 
 
 def _facts(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
-    """Yield the comparison figures of every fact by entropy and breaking temperature, and the distributions of the
-    scores, a panel for each (Fastowski et al., Fig. 3, 4 and 13); of runs on several grids those on the first.
+    """Yield the figures that compare every fact by entropy and breaking temperature, and the distributions of the
+    scores, with a panel for each run (Fastowski et al., Fig. 3, 4 and 13); of runs on several grids, only those on the
+    first have one.
     """
     facts: dict[str, Facts] = {}
     for label, run in runs.items():
@@ -255,8 +257,9 @@ def _facts(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
 
 
 def _entropies(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
-    """Yield the comparison figures of entropies on common bins, and against error rates a panel for each, of all
-    questions and by category, at the temperature nearest to 1 (Reganova & Steinbach, Fig. 1 to 5).
+    """Yield the figures that compare the entropies of the answers on common bins, and the error rates by entropy with a
+    panel for each run, over all questions and by category, at the temperature nearest to 1 (Reganova & Steinbach, Fig.
+    1 to 5).
     """
     entropies, errors, categories = {}, {}, {}
     for label, run in runs.items():
@@ -293,11 +296,11 @@ def _entropies(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
 
 
 def _bind(draw: Callable[..., object], *arguments: Any) -> Callable[[Axes], object]:
-    """Return a function that draws a comparison figure with these arguments on axes."""
+    """Bind all arguments of a drawing function except the axes."""
     return lambda axes: draw(axes, *arguments)
 
 
 def _limit_panels(measured: Mapping[str, Any], limit: int = MAX_PANELS) -> tuple[dict[str, Any], str]:
-    """Return the first ``limit`` entries, and a suffix for the caption of a figure in panels."""
+    """Return the first ``limit`` panels of a figure, and a suffix for its caption, which is empty if these are all."""
     selected = dict(list(measured.items())[:limit])
     return selected, "" if len(selected) == len(measured) else f", the first {len(selected)} of {len(measured)}"

@@ -1,4 +1,4 @@
-"""Page and files of a comparison: a page, Markdown, figures, and tables for programs."""
+"""Files of a comparison: its page, Markdown, figures, and tables for programs."""
 
 import os
 from collections.abc import Sequence
@@ -109,15 +109,17 @@ def _address(cell: Cell, folder: Path) -> str:
 
 
 def runs_as_data(compared: Comparison) -> pa.Table:
-    """Return the comparison's table of each run and metric; ``n`` is its number of questions, if it has one."""
+    """Return the comparison's table with a row for each run and metric; ``n`` is the metric's number of questions, if
+    it has one.
+    """
     numbers = dict.fromkeys(Estimate._fields, pa.float64())
     types = {"run": pa.string(), "metric": pa.string(), **numbers, "n": pa.int64()}
     return pa.table(compared.frame[list(types)].to_dict("list"), schema=pa.schema(types))
 
 
 def pairs_as_data(compared: Comparison) -> pa.Table:
-    """Return the comparison's table with a row for each pair and metric, with the log-rank test (if any) in all rows of
-    its pair, and the p values of the t test, uncorrected and corrected by Holm, in the row of its metric.
+    """Return the comparison's table with a row for each pair and metric. The log-rank test (if any) is in all rows of
+    its pair, and the p values of the t test, uncorrected and corrected by Holm, are in the row of its metric.
     """
     names = compared.measurement_labels.full
     columns = [*Difference._fields, *(f"log_rank.{name}" for name in LogRank._fields), "p_value", "p_holm"]

@@ -76,7 +76,7 @@ def _scored_differently(compared: Comparison) -> Iterator[str]:
 
 
 def _without_verdict(compared: Comparison, pairs: Sequence[Pair]) -> Iterator[str]:
-    """Yield the reasons for which compared pairs have no verdict, those of the same answers first."""
+    """Yield the reasons why compared pairs have no verdict, those of the same answers first."""
 
     def different(pairs: Sequence[Pair]) -> Differing:
         indices = sorted({index for pair in pairs for index in pair[:2]})
@@ -141,7 +141,8 @@ def _variance(variance: AnswerVariance) -> str:
 
 
 def _difference(compared: Comparison, pair: Pair, family: int, is_reversed: bool) -> str:
-    """Return the summary of both values, their difference with its interval, n, and the number of questions needed.
+    """Return a summary of a metric in both runs: the values, their difference with its interval, n, and the number of
+    questions needed.
 
     With ``is_reversed`` the second run comes first.
     """
@@ -171,7 +172,9 @@ def _difference(compared: Comparison, pair: Pair, family: int, is_reversed: bool
 
 
 def letters(compared: Comparison) -> dict[int, str]:
-    """Return the summary's letters of significance groups by measurement; empty where a pair of them has no verdict."""
+    """Return the letters of the significance groups by measurement; empty unless every pair of measurements has a
+    verdict on the same metric.
+    """
     number = len(compared.measurements)
     metrics = {pair.metric for pair in compared.pairs}
     whole = number > 1 and len(compared.pairs) == number * (number - 1) // 2 and len(metrics) == 1
@@ -182,8 +185,8 @@ def letters(compared: Comparison) -> dict[int, str]:
 
 
 def _ranked(compared: Comparison, metric: str, pairs: Sequence[Pair]) -> tuple[dict[int, str], list[list[int]]]:
-    """Rank the summary's measurements by their mean difference from the others, each on the questions that both have;
-    return the letters of each, and the significance groups.
+    """Rank measurements by their mean difference from the others, each on the questions that both have; return the
+    letters of each, and the significance groups.
     """
     members = sorted({place for pair in pairs for place in (pair.first, pair.second)})
     spec = compared.spec(metric)
@@ -202,7 +205,7 @@ def _ranked(compared: Comparison, metric: str, pairs: Sequence[Pair]) -> tuple[d
 
 
 def _ranking(compared: Comparison, metric: str, pairs: Sequence[Pair]) -> Ranking:
-    """Rank the compared measurements, and say it in a sentence."""
+    """Return the ranking of the compared measurements by a metric, with a sentence on it."""
     ranked, groups = _ranked(compared, metric, pairs)
     best = [compared.measurement_labels.full[place] for place in groups[0]]
     n = [pair.differences[metric].n for pair in pairs]

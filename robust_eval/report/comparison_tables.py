@@ -1,4 +1,4 @@
-"""Tables of a comparison's page, for people."""
+"""Tables of a comparison, for people."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -160,7 +160,7 @@ _COST_ROWS = {
 
 
 def _table_by_dataset(compared: Comparison, spec: MetricSpec, view: ComparisonView) -> Table:
-    """Return a table of a metric with a number in its name by measurement and data set, with its companion metric: for
+    """Return the table, by measurement and data set, of a metric with a number in its name and of its companion: for
     FRS the share of unbroken facts (Fastowski et al., Table 1).
     """
     datasets = list(dict.fromkeys(compared.measurement_labels.datasets))
@@ -260,7 +260,7 @@ def pair_table(compared: Comparison) -> Table:
 
 
 def _variance_table(variance: AnswerVariance) -> Table:
-    """Return the comparison table of variance components of the difference between two runs."""
+    """Return the table of the variance components of the difference between two runs."""
     rows = [
         [Cell(spec.label), _cell(component, form=".4f")]
         for spec, component in zip(SPECS, variance.components, strict=False)
@@ -289,7 +289,9 @@ def _difference_table(compared: Comparison, pair: Pair) -> Table:
 
 
 def _question_tables(shared: SharedQuestions) -> Iterator[Table]:
-    """Yield tables of the questions with the largest differences: kept by some runs alone, and by each main metric."""
+    """Yield tables of the questions with the largest differences: those that only some runs kept, and those by each
+    main metric.
+    """
     file_text = f"all {len(shared.ids):,} shared questions with their values are in {QUESTIONS}."
     divided_rows = shared.disputed(MAX_QUESTIONS)
     if len(divided_rows):
@@ -318,7 +320,9 @@ def _question_tables(shared: SharedQuestions) -> Iterator[Table]:
 
 
 def _kept_row(shared: SharedQuestions, row: int) -> Iterator[Cell]:
-    """Yield the cells of a table row: the question, and for each measurement if it kept it, and its leading metric."""
+    """Yield the cells of a table row: the question, then for each measurement whether it kept the question, and its
+    leading metric.
+    """
     yield Cell(shortened(shared.texts[row]))
     for column, is_kept in enumerate(shared.kept[row]):
         value = shared.metrics[shared.leading][row, column] if shared.leading else math.nan
@@ -337,7 +341,9 @@ def _difference_row(shared: SharedQuestions, name: str, row: int) -> Iterator[Ce
 
 
 def _answer_cell(shared: SharedQuestions, row: int, column: int, text: str, detail: str) -> Cell:
-    """Return a table cell: the greedy answer, its verdict, and a measurement's report, if it asked the question."""
+    """Return a table cell with a measurement's greedy answer, the verdict on it, and the measurement's report; "not
+    asked" if it did not ask the question.
+    """
     if math.isnan(shared.kept[row, column]):
         return Cell("not asked")
     answer, verdict = shared.answers[row, column], shared.verdicts[row, column]
@@ -346,7 +352,7 @@ def _answer_cell(shared: SharedQuestions, row: int, column: int, text: str, deta
 
 
 def shortened(text: str) -> str:
-    """Return a table's text, cut to :data:`MAX_CHARACTERS`."""
+    """Return a text for a table, cut to :data:`MAX_CHARACTERS`."""
     return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}…"
 
 

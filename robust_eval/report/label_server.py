@@ -122,7 +122,7 @@ class _RequestHandler(BaseHTTPRequestHandler):
         self._answer(HTTPStatus.OK, page, "text/html; charset=utf-8", policy)
 
     def do_POST(self) -> None:
-        """Do an action of the labelling page, and send its new state."""
+        """Perform an action of the labelling page, and send its new state."""
         action = self.path.removeprefix(f"/{self.pages.secret}/")
         length = self.headers.get("Content-Length", "")
         is_valid = (
@@ -143,7 +143,7 @@ class _RequestHandler(BaseHTTPRequestHandler):
         self._answer(HTTPStatus.OK, json.dumps(answer).encode("utf-8"), "application/json")
 
     def _names_this_machine(self) -> bool:
-        """Return True if the label server's Host header is local, which prevents DNS rebinding."""
+        """Return True if a request's Host header is local, which prevents DNS rebinding."""
         return self.headers.get("Host", "").rpartition(":")[0] in ("127.0.0.1", "localhost")
 
     def _answer(self, status: HTTPStatus, body: bytes, kind: str, policy: str = "default-src 'none'") -> None:
@@ -161,4 +161,4 @@ class _RequestHandler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Log no request of the label server, because a person uses the terminal."""
+        """Suppress the label server's log of requests, because a person uses the terminal."""

@@ -16,7 +16,7 @@ _NO_REPLY = {"filtered_prompt": "prompts filtered", "filtered_reply": "replies f
 
 
 def left_out(result: Result) -> Iterator[str]:
-    """Yield a sentence for each exclusion from a run, of questions or answers left out."""
+    """Yield a sentence on each exclusion of questions or answers from a run."""
     prefix = "loaded.dataset.unusable."
     for name, number in result.description.items():
         if name.startswith(prefix) and isinstance(number, int):
@@ -58,7 +58,7 @@ def not_known(result: Result) -> Iterator[str]:
 
 
 def unasked(result: Result) -> str:
-    """Return a sentence on the questions left out, unasked, because of ``target_half_width``; empty without any."""
+    """Return a sentence on the questions that ``target_half_width`` left unasked; empty without any."""
     if not result.unasked:
         return ""
     prefix = "target_half_width."
@@ -69,7 +69,7 @@ def unasked(result: Result) -> str:
 
 
 def unanswered(counts: Mapping[str, float]) -> str:
-    """Return a sentence on outcomes without an answer, by stage (Cho & Watson, §6.4); empty without any."""
+    """Return the numbers of outcomes without an answer, by stage (Cho & Watson, §6.4), as text; empty without any."""
     stages = []
     for stage, prefix in (("rewriting", "rewriting."), ("greedy answers", "greedy."), ("sampled answers", "")):
         outcomes = _NO_REPLY | ({"refused": "refused"} if stage == "rewriting" else {})  # which :func:`unread` skips
@@ -80,7 +80,7 @@ def unanswered(counts: Mapping[str, float]) -> str:
 
 
 def unread(counts: Mapping[str, float]) -> str:
-    """Return a sentence on replies without a readable answer, by reason; empty without any."""
+    """Return the number of replies without a readable answer, by reason, as text; empty without any."""
     counts_by_reason = {
         name.removeprefix("invalid."): count for name, count in counts.items() if name.startswith("invalid.")
     }

@@ -23,13 +23,13 @@ ROWS = 1000
 
 
 def run_note(result: Result) -> str:
-    """Return MLflow's note of a run: a sentence and the headline metrics."""
+    """Return the MLflow note of a run: a sentence and the headline metrics."""
     table = metric_table("Metrics", [row for score in result.scores.values() for row in headline_rows(score)])
     return _note([sentence(result), few_kept(result)], [table], "report.html")
 
 
 def comparison_note(compared: Comparison) -> str:
-    """Return MLflow's note of a comparison: its sentences, the table of runs, and the table of pairs."""
+    """Return the MLflow note of a comparison: its sentences, the table of runs, and the table of pairs."""
     tables = [runs_table(compared), *([pair_table(compared)] if compared.pairs else [])]
     return _note([*sentences(compared), few(*compared.smallest_sample)], tables, COMPARISON_PAGE)
 
@@ -101,7 +101,7 @@ def _questions(result: Result) -> dict[str, pa.Table]:
 
 
 def comparison_tables(compared: Comparison) -> dict[str, pa.Table]:
-    """Return MLflow's tables of runs and pairs by metric, and the questions with the largest differences."""
+    """Return the MLflow tables of runs and pairs by metric, and the questions with the largest differences."""
     tables = _as_named_table("runs", runs_as_data(compared)) | _as_named_table("pairs", pairs_as_data(compared))
     limit = ROWS // max(1, sum(1 + len(shared.metrics) for shared in compared.shared))
     records: list[dict[str, object]] = []

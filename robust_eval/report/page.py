@@ -153,7 +153,8 @@ def _mapped(result: Result, figures: Sequence[SavedFigure]) -> list[str]:
 
 
 def _question_data(result: Result, columns: Sequence[Column], selected: Sequence[int], mapped: Sequence[str]) -> str:
-    """Return the page's compressed data of these questions, if not in the index, and the ids of the mapped facts."""
+    """Return the page's compressed data: what the index lacks about these questions, and the ids of the mapped facts.
+    """
     questions = [result.questions[row] for row in selected]
     decode = None
     if result.tokenizer is not None:
@@ -181,7 +182,7 @@ def _question_data(result: Result, columns: Sequence[Column], selected: Sequence
 
 
 def _settings(result: Result) -> dict[str, str]:
-    """Return the settings on the page, which determine the answers, with ``auto`` resolved."""
+    """Return for the page the settings that determine the answers, with ``auto`` resolved."""
     groups = ("model.", "sampler.", "rewriter.", "reader.", "grader.")
     values = {**result.description, **effective(result.description)}
     texts = {name: printable_lines(str(value)) for name, value in values.items() if name.startswith(groups)}
@@ -219,7 +220,7 @@ def _data_set(result: Result) -> str:
 
 
 def _escaped(value: Any) -> Any:
-    """Return a page's template value with invisible characters escaped; markup is trusted."""
+    """Return a value for a page template with invisible characters escaped; markup is trusted."""
     return printable_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
@@ -259,7 +260,9 @@ def _by_category(result: Result) -> list[dict[str, Any]]:
 
 
 def _divided(result: Result) -> list[dict[str, Any]]:
-    """Return the page's questions with the least agreement of raters, with their answers at the t nearest to 1."""
+    """Return the questions with the least agreement of raters, with their answers at the temperature nearest to 1, for
+    the page.
+    """
     metric = result.metric_of("agreement")
     if metric is None:
         return []
@@ -280,7 +283,7 @@ def _divided(result: Result) -> list[dict[str, Any]]:
 
 
 def _disagreeing(result: Result) -> list[dict[str, Any]]:
-    """Return the page's questions on whose robustness the methods disagree, the largest disagreement first."""
+    """Return the questions on whose robustness a profile's methods disagree, the largest disagreement first."""
     if "profile" not in result.tables:
         return []
     greedy = dict(rows(result.graded_baseline, "question_id", "text"))
@@ -290,13 +293,16 @@ def _disagreeing(result: Result) -> list[dict[str, Any]]:
 
 
 def _wording(question: Question, rewrite: int) -> str:
-    """Return a question's wording on the page; recorded answers may lack the texts of rewrites."""
+    """Return the original wording of a question, or that of a rewrite; recorded answers may lack the texts of rewrites.
+    """
     wordings = (question.text, *question.rewrites)
     return wordings[rewrite] if rewrite < len(wordings) else f"rewrite {rewrite}"
 
 
 def _adversarial(result: Result) -> tuple[int, list[dict[str, Any]]]:
-    """Return the page's number of rewrites that turned a right answer wrong, and one of each of the first questions."""
+    """Return the number of rewrites that turned a right answer wrong, and one of each of the first questions, for the
+    page.
+    """
     table = result.tables.get("adversarial_rewrites")
     if table is None:
         return 0, []
@@ -307,7 +313,7 @@ def _adversarial(result: Result) -> tuple[int, list[dict[str, Any]]]:
 
 
 def _types(result: Result) -> dict[str, Any] | None:
-    """Return the page's data of the question types; None without an FRS."""
+    """Return the data on question types for the page; None without an FRS."""
     if "frs_types" not in result.tables:
         return None
     shares = result.tables["frs_types"]

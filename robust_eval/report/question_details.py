@@ -48,7 +48,7 @@ _READING = ("text", "answer", "rule", "uncertain")
 def details(
     result: Result, questions: Sequence[Question], longest: int, decode: Callable[[list[int]], str] | None
 ) -> list[dict[str, Any]]:
-    """Return the details of each opened question, as data for a page.
+    """Return the details of each question, as data for a page.
 
     ``longest`` is the maximum number of characters of a text; ``decode`` turns tokens into text, if there is a
     tokenizer.
@@ -91,7 +91,7 @@ def details(
 
 
 def _prompt(result: Result, question: Question) -> str:
-    """Return the prompt of an original question for its details; empty where no model was sampled."""
+    """Return the prompt of a question in its original wording; empty where no model was sampled."""
     settings = (value for name, value in result.description.items() if re.fullmatch(r"sampler\.[^.]+\.prompts", name))
     prompts = next(settings, None)
     if not isinstance(prompts, str) or not question.text or not result.description.get("model.prompt_style"):
@@ -103,7 +103,7 @@ def _prompt(result: Result, question: Question) -> str:
 
 
 def cut(text: str, longest: int) -> str:
-    """Return a text of the details; a longer one is cut to ``longest`` characters, with its length."""
+    """Return a text with invisible characters escaped; one longer than ``longest`` characters is cut, with its length."""
     text = printable_lines(text)
     return text if len(text) <= longest else f"{text[:longest]}… ({len(text):,} characters)"
 
@@ -113,7 +113,7 @@ def _of_questions(table: pa.Table, ids: Collection[str]) -> pa.Table:
 
 
 def _reading(columns: Sequence[Any], longest: int) -> list[Any]:
-    """Return the details of reading an answer: the rule, the answer, and 1 where it is uncertain; empty without a rule.
+    """Return the extraction of an answer: the rule, the answer, and 1 if it is uncertain; empty without a rule.
 
     An answer that equals the reply is left out.
     """
@@ -125,8 +125,8 @@ def _reading(columns: Sequence[Any], longest: int) -> list[Any]:
 
 
 def _answers(table: pa.Table, longest: int) -> dict[str, dict[str, Any]]:
-    """Return the details' different answers to each question, the most frequent first, with their counts by temperature
-    (or probabilities, of enumerated answers), and the variants of the question (``shown``): the order and form of its
+    """Return the different answers to each question, the most frequent first, with their counts by temperature (or
+    probabilities, of enumerated answers), and the variants of the question (``shown``): the order and form of its
     choices, or the turn of a conversation.
     """
     temperatures = temperatures_of(table)
@@ -164,8 +164,8 @@ def _answers(table: pa.Table, longest: int) -> dict[str, dict[str, Any]]:
 
 
 def _most_frequent(answers: Mapping[_Key, _EqualReplies], longest: int) -> dict[str, Any]:
-    """Return the details' listed answers by wording, each with its count of cut replies, its first reply where the text
-    is shortened, and its extraction; and by verdict the counts of the other, of all, and of cut answers.
+    """Return the listed answers by wording, each with its count of cut replies, its first reply where the text is
+    shortened, and its extraction; and by verdict the counts of the other, of all, and of cut answers.
     """
     lines, readings, ranks = [], [], Counter[int]()
     rest: dict[str, list[Sequence[float]]] = defaultdict(list)
@@ -199,18 +199,18 @@ def _most_frequent(answers: Mapping[_Key, _EqualReplies], longest: int) -> dict[
 
 
 def _summed(counts: Sequence[Sequence[float]]) -> list[str]:
-    """Return the details' sums of the counts of several answers by temperature, as text; empty for 0."""
+    """Return the sums of the counts of several answers by temperature, as text; empty for 0."""
     return [_count_text(math.fsum(at)) for at in zip(*counts, strict=True)]
 
 
 def _count_text(count: float) -> str:
-    """Return the details' count of an answer, or the probability of an enumerated one, as text; empty for 0."""
+    """Return the count of an answer, or the probability of an enumerated one, as text; empty for 0."""
     return "" if count == 0 else number(count, ".0f" if count == round(count) else ".3f")
 
 
 def _curves(result: Result, ids: Collection[str]) -> dict[str, dict[str, Any]]:
-    """Return the details' accuracy of each question against temperature, by counting (with Wilson's 95 % interval) and
-    from the model's probabilities (with 1.96 standard errors, and guaranteed bounds).
+    """Return the accuracy of each question against temperature, by counting (with Wilson's 95 % interval) and from the
+    model's probabilities (with 1.96 standard errors, and guaranteed bounds).
     """
     metric = result.metric_of("frs_accuracy")
     if metric is None:
@@ -237,7 +237,7 @@ def _curves(result: Result, ids: Collection[str]) -> dict[str, dict[str, Any]]:
 def _trees(
     result: Result, ids: Collection[str], longest: int, decode: Callable[[list[int]], str]
 ) -> dict[str, list[Any]]:
-    """Return the details' top branches of the answers of all samplers to each original question."""
+    """Return the top branches of the answers of all samplers to each original question."""
     paths: dict[str, dict[Path, None]] = defaultdict(dict)
     columns = ("question_id", "rewrite", "token_ids", "token_logprobs", "answer_tokens", "correct")
     for table in result.all_graded.values():

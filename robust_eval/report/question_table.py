@@ -33,7 +33,9 @@ def number_columns(result: Result) -> list[Column]:
 
 
 def _default_columns(score: Score) -> Iterator[Column]:
-    """Yield the table's column for each headline metric that is a mean over questions; of a curve the nearest to 1."""
+    """Yield a column of the question table for each headline metric that is a mean over questions; of a curve the point
+    nearest to t = 1.
+    """
     curves = {point(name, nearest_to_one(curve)): name for name, curve in score.curves.items() if curve}
     for name, numbers in score.by_question.items():
         spec = score.spec(name)
@@ -75,7 +77,9 @@ def chosen(result: Result, columns: Sequence[Column], limit: int, always: Collec
 
 
 def as_data(column: Column, chosen: Sequence[int]) -> dict[str, Any]:
-    """Return the table's column of the chosen questions for a page, with "Infinity" and null for ∞ and NaN."""
+    """Return a column with its numbers for the chosen questions, as data for a page; ∞ and NaN become "Infinity" and
+    null.
+    """
     numbers = column.numbers[list(chosen)].tolist()
     return {
         "name": column.name,
@@ -89,7 +93,7 @@ def as_data(column: Column, chosen: Sequence[int]) -> dict[str, Any]:
 
 
 def sample(statuses: Sequence[str], values: Floats, limit: int) -> NDArray[np.intp]:
-    """Return table rows of at most ``limit`` questions of all statuses, in their order; deterministic.
+    """Sample the rows of at most ``limit`` questions, of all statuses, in their order; the sample is deterministic.
 
     Each status has an equal share of the limit; what a small one does not need goes to the larger ones. Of a status
     with more questions than its share, a third have its lowest ``values`` (n,), a third its highest, and the rest are
@@ -126,8 +130,8 @@ TEXTS = (TEXT, 100, 50, 0)
 
 
 class Index(NamedTuple):
-    """Index of all questions in a page: compressed ``data``, the maximum characters of ``texts``, and True if it has
-    all questions, not only the selected ones.
+    """Question index of a page: compressed ``data``, the maximum characters of ``texts``, and True if it has all
+    questions, not only the selected ones.
     """
 
     data: str

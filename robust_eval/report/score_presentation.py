@@ -126,7 +126,7 @@ def most_robust_type(scores: Floats, types: Sequence[str], groups: Sequence[str]
 
 
 def _anchors(levels: Sequence[float], d: float, unbroken: str) -> list[tuple[float, str]]:
-    """Return the scores of easily imagined models, by the same formula, for the presentation of FRS."""
+    """Return the FRS of easily imagined models, by the same formula, as anchors of the scale."""
     entropies = np.linspace(0, 1, 101)
     breaking = np.array([levels[0], np.inf if unbroken == "one" else levels[-1]])
     guessing, certain = factual_robustness_score(np.array([1.0, 0.0]), breaking, d, unbroken).tolist()
@@ -153,7 +153,9 @@ def _columns(score: Score, t: float, columns: Mapping[str, tuple[str, str]]) -> 
 
 
 def agreement(score: Score, questions: Sequence[Question]) -> Presentation:
-    """Present MultiQ&A: each question by raters' certainty and share of right ones, at the temperature nearest 1."""
+    """Present MultiQ&A: each question by the certainty of its raters and the share of them that are right, at the
+    temperature nearest to 1.
+    """
     t = nearest_to_one(score.curves["agreement.accuracy"])
     base, vote, worst, kappa = (
         score.formatted(point(f"agreement.{name}", t), form)
@@ -179,7 +181,7 @@ def agreement(score: Score, questions: Sequence[Question]) -> Presentation:
 
 
 def _table_4(score: Score) -> Table:
-    """Present the metrics as rows of the paper's table, in percent, one for each temperature (Cho & Watson, Table 4).
+    """Return the metrics as rows of the paper's table, in percent, one for each temperature (Cho & Watson, Table 4).
 
     ``n`` is the number of questions of the metrics, or its minimum and maximum.
     """
@@ -222,7 +224,9 @@ def certainty(score: Score, questions: Sequence[Question]) -> Presentation:
 
 
 def order(score: Score, questions: Sequence[Question]) -> Presentation:
-    """Present choice order: the accuracy at each position, and the significance of differences, at the t nearest 1."""
+    """Present choice order: the accuracy at each position of the right choice, and the significance of the differences,
+    at the temperature nearest to 1.
+    """
     t = nearest_to_one(score.curves[ONE_CHOICE.name])
     positions = {int(position): score.curves[name][t].value for position, name in PLACE.among(score.curves).items()}
     positions = {position: accuracy for position, accuracy in positions.items() if not math.isnan(accuracy)}
@@ -248,7 +252,9 @@ def order(score: Score, questions: Sequence[Question]) -> Presentation:
 
 
 def pushback(score: Score, questions: Sequence[Question]) -> Presentation:
-    """Present pushback: the shares of facts that withstand it and of those mended, at the temperature nearest 1."""
+    """Present pushback: the share of right answers that withstand it, and of wrong ones that it mends, at the
+    temperature nearest to 1.
+    """
     t = nearest_to_one(score.curves[challenge.UNBROKEN.name])
     turns = max(score.tables["challenge_turns"]["turn"].to_pylist())
     breaking = at_temperature(score.tables["challenge"], t)["breaking_turn"].to_numpy()
@@ -308,7 +314,7 @@ def _finite(values: Floats) -> Floats:
 
 
 def uncertainty(score: Score, questions: Sequence[Question]) -> Presentation:
-    """Present uncertainty: show if it separates right from wrong answers, by the first uncertainty score."""
+    """Present uncertainty: the power of the first uncertainty score to separate right from wrong answers."""
     table, t = score.tables["uncertainty_scores"], score.settings["temperature"]
     names = table["score"].to_pylist() if table.num_rows else []
     if not names:
@@ -345,7 +351,7 @@ def uncertainty(score: Score, questions: Sequence[Question]) -> Presentation:
 
 
 def _table_of_scores(score: Score, names: Sequence[str]) -> Table:
-    """Present a row for each uncertainty score, with its main metrics."""
+    """Return a table with a row for each uncertainty score and its main metrics."""
     forms = {
         "auroc": ("AUROC", ".3f"),
         "prr": ("PRR", ".3f"),
@@ -369,7 +375,9 @@ def _table_of_scores(score: Score, names: Sequence[str]) -> Table:
 
 
 def reliability(score: Score, questions: Sequence[Question]) -> Presentation:
-    """Present reliability: how often repeated answers agree, and all trials are right; or flips in conversations."""
+    """Present reliability: the shares of repeated answers that agree and of questions with all trials right, or the
+    flips in conversations.
+    """
     t = at_words(score.settings["temperature"])
     if repeated.FLIPPED.name in score.values:
         flipped = score.formatted(repeated.FLIPPED.name, ".0%")
@@ -416,7 +424,9 @@ def reliability(score: Score, questions: Sequence[Question]) -> Presentation:
 
 
 def variance(score: Score, questions: Sequence[Question]) -> Presentation:
-    """Present the variance: the standard error with twice the questions, rewrites or trials, and its components."""
+    """Present variance: the standard error of this run and with twice the questions, rewrites or trials, and the shares
+    of the variance components.
+    """
     rows = [
         [Cell(f"twice the {row['doubled']}" if row["doubled"] else "this run")]
         + [Cell(number(row[name], ".4g")) for name in ("questions", "rewrites", "trials")]
@@ -438,7 +448,7 @@ def variance(score: Score, questions: Sequence[Question]) -> Presentation:
 
 
 def profile(score: Score, questions: Sequence[Question]) -> Presentation:
-    """Present a profile: show the share of facts that withstand every perturbation."""
+    """Present a profile: the share of facts that withstand every perturbation."""
     columns = {*score.tables["profile"].column_names}
     optional = {"orders_right", "turns_held", "thought_right"} & columns
     main = ROBUST if ROBUST.name in score.by_question else ROBUST_AT_OWN
@@ -454,7 +464,7 @@ def profile(score: Score, questions: Sequence[Question]) -> Presentation:
 
 
 def unanswerable(score: Score, questions: Sequence[Question]) -> Presentation:
-    """Present abstention: show the share of answers to the questions without an answer that a profile asks."""
+    """Present the questions without an answer that a profile asks: the share of replies that answer them."""
     answered = score.formatted(ANSWERS_UNANSWERABLE.name, ".0%")
     return Presentation(
         "Questions without an answer",
@@ -463,7 +473,7 @@ def unanswerable(score: Score, questions: Sequence[Question]) -> Presentation:
 
 
 def _profile_sentence(score: Score, known_count: int, main: MetricSpec) -> str:
-    """Present in a sentence the share of known facts, all values defined, that withstand a profile's main methods."""
+    """Return sentences on the share of known facts, all values defined, that withstand a profile's main methods."""
     methods = "at rising temperature, in paraphrases, and repeatedly"
     words = "all three", "unbroken at every temperature, right in every wording and right in every repetition"
     if main is ROBUST_AT_OWN:

@@ -32,7 +32,7 @@ LABEL, KEPT, METRIC = 12, 14, 18
 
 
 def print_summary(result: Result, folder: Path, store: str, ui_command: str | None) -> None:
-    """Print the headline metrics of a run in the terminal, and the paths of the files."""
+    """Print the headline metrics of a run, and the paths of its files."""
     title = f"{result.name}: {len(result.kept)} of {len(result.candidates())} questions kept"
     metrics = [score for score in result.scores.values() if not score.presentation.tables_alone]
     console = terminal()
@@ -67,7 +67,7 @@ def print_summary(result: Result, folder: Path, store: str, ui_command: str | No
 
 
 def print_metrics(title: str, rows: Sequence[Row], folder: Path, console: Console, all_metrics: bool = False) -> None:
-    """Print the main metrics of the run in a folder in the terminal, and the command that shows the others; or all.
+    """Print the main metrics of the run in a folder, and the command that shows the others; or all metrics.
 
     In a narrow window the interval is below the value.
     """
@@ -83,7 +83,7 @@ def print_metrics(title: str, rows: Sequence[Row], folder: Path, console: Consol
 
 
 def print_tables(score: Score, console: Console) -> None:
-    """Print the tables of a score, and its notes, in the terminal."""
+    """Print the tables and the notes of a score."""
     for table in score.presentation.tables:
         console.print(printed(table))
     for note in score.presentation.notes:
@@ -102,7 +102,7 @@ def printed(table: Table, min_width: int | None = None) -> RichTable:
 
 
 def _token_usage(counts: Mapping[str, float], cost: object) -> str:
-    """Return the terminal's words on tokens by stage, and the cost of this run, if known; empty without tokens."""
+    """Return the token usage by stage as text, with the cost of this run, if known; empty without tokens."""
 
     def tokens(kind: str, part: str) -> str:
         number, part_number = counts[f"tokens.{kind}"], counts[f"tokens.{part}"]
@@ -119,7 +119,7 @@ def _token_usage(counts: Mapping[str, float], cost: object) -> str:
 
 
 def print_job(result: Result, folder: Path) -> None:
-    """Print a job of a sweep in one line of the terminal: the metric that represents it, and its report."""
+    """Print a job of a sweep in one line: the metric that represents it, and its report."""
     rows = [row for score in result.scores.values() for row in headline_rows(score)]
     row = min(rows, key=lambda row: row.rank, default=None)
     interval = f" ({row.interval})" if row and row.interval else ""
@@ -129,7 +129,8 @@ def print_job(result: Result, folder: Path) -> None:
 
 
 def print_comparison(compared: Comparison, folder: Path, all_runs: bool = False) -> None:
-    """Print the runs' main metrics in the terminal, as many as fit, or all; the verdict, and the path of the page."""
+    """Print a comparison: the main metrics of the runs (as many as fit, or all), the verdict, and the path of the page.
+    """
     console = terminal()
     words = [word for label in compared.labels for word in label.split() or [""]]
     longest = min(WORD, max(map(len, words)))  # only longer words are broken
@@ -159,7 +160,7 @@ def titled(title: str, *columns: str, left: Sequence[str] = ()) -> RichTable:
 
 
 def terminal() -> Console:
-    """Return the terminal's console for the results, which is :data:`WIDE` without a terminal."""
+    """Return the console for results, which is :data:`WIDE` characters wide if the output is not a terminal."""
     console = Console()
     if "COLUMNS" not in os.environ and not any(map(os.isatty, range(3))):
         console.width = WIDE

@@ -18,7 +18,9 @@ LONGEST = 2000
 
 
 def traced_answers(result: Result, limit: int, verdicts: Path) -> list[TracedAnswer]:
-    """Return at most ``limit`` answers as traces (:func:`sampled_rows`); ``verdicts`` is any file of a judge."""
+    """Return at most ``limit`` graded answers as traces (:func:`sampled_rows`); ``verdicts`` is the file of a judge, if
+    any.
+    """
     table = concat_by_sampler(result.all_graded)
     if not limit or not table.num_rows:
         return []
@@ -32,7 +34,7 @@ def traced_answers(result: Result, limit: int, verdicts: Path) -> list[TracedAns
 
 
 def sampled_rows(table: pa.Table, limit: int) -> list[int]:
-    """Return the rows, for traces, of at most ``limit`` answers with a sampler, in their order.
+    """Return the rows of at most ``limit`` answers to trace, in their order; the table has a column of samplers.
 
     They are a random sample of questions and conditions (sampler, temperature, wording), the same in all runs on the
     same data. Of several answers to a question under a condition the likelier and earlier come first.
@@ -70,7 +72,7 @@ def _traced(
 
 
 def _reason(question: Question, row: Mapping[str, Any]) -> str:
-    """Return a trace's extracted answer, or the reason why there is none, and the accepted answers."""
+    """Return the reason for a traced verdict: the extracted answer, or why there is none, and the accepted answers."""
     correct = question.correct
     accepted = question.answers if correct is None else (f"{LETTERS[correct]}) {question.choices[correct]}",)
     extracted = row["reason"] or f"answer: {row['text'].strip() if row['answer'] is None else row['answer']}"

@@ -18,7 +18,7 @@ MIN_CUT_SHARE = 0.05
 
 
 class Caution(NamedTuple):
-    """Warning of a problem of a run's results, and its remedy."""
+    """Warning about a run's results: a problem, and its remedy."""
 
     problem: str
     remedy: str
@@ -123,7 +123,7 @@ _SERVED = {
 
 
 def uncertain(counts: Mapping[str, float]) -> str:
-    """Return a warning's number of uncertain greedy and sampled replies, in words; empty without any, or if unknown."""
+    """Return the number of uncertain greedy and sampled replies, in words; empty without any, or if unknown."""
     number = counts["replies.uncertain"]
     if not number > 0:
         return ""
@@ -135,7 +135,7 @@ def uncertain(counts: Mapping[str, float]) -> str:
 
 
 def remedy(result: Result, run: str = "RUN") -> str:
-    """Return a warning's remedy: the settings that help with uncertain replies, for a run in the folder ``run``.
+    """Return the remedy for uncertain replies: the settings that help, for a run in the folder ``run``.
 
     A judge decides free text alone, and already has if it is the grader.
     """

@@ -28,7 +28,7 @@ _FIRST, _SECOND, _NUMBERED, _OTHER, _NEVER = range(5)
 
 
 class Row(NamedTuple):
-    """Row of a table of metrics in words, for people."""
+    """Row of a table of metrics, for people."""
 
     label: str
     value: str
@@ -40,7 +40,7 @@ class Row(NamedTuple):
 
 
 def headline_rows(score: Score) -> list[Row]:
-    """Return rows of the headline metrics of a score; all of them, by name, without any spec."""
+    """Return table rows of a score's headline metrics; of all its metrics, by name, if none has a spec."""
     return _rows(score, score.metrics(), score.headline().metrics(), score.reasons)
 
 
@@ -67,7 +67,7 @@ def _rows(
 
 
 def metric_table(title: str, rows: Iterable[Row]) -> Table:
-    """Return rows of metrics in words as a table."""
+    """Return a table of these rows of metrics."""
     cells = [[*map(Cell, row[:4])] for row in rows]
     return Table(title, ["metric", "value", "95 % interval", "n"], cells)
 
@@ -87,7 +87,7 @@ def _ranks(specs: Iterable[MetricSpec], names: Sequence[str]) -> dict[str, int]:
 
 
 def main_metrics(rows: Sequence[Row]) -> list[Row]:
-    """Return the report's main metrics among these, in their order; all of at most :data:`MAX_ROWS`."""
+    """Return the main metrics among these rows, in their order; all of at most :data:`MAX_ROWS`."""
     if len(rows) <= MAX_ROWS:
         return list(rows)
     ranked = sorted((row.rank, index) for index, row in enumerate(rows) if row.rank != _NEVER)
@@ -95,14 +95,14 @@ def main_metrics(rows: Sequence[Row]) -> list[Row]:
 
 
 def sentence(result: Result) -> str:
-    """Return the wording of one sentence on the run and its result, for terminal and report."""
+    """Return one plain sentence on the run and its result."""
     start = f"{len(result.kept)} of {len(result.candidates())} questions were kept and asked again"
     text = next((text for score in result.scores.values() if (text := score.presentation.sentence)), "")
     return f"{start} {text}" if text else f"{start}."
 
 
 def asked_words(result: Result) -> str:
-    """Return the wording of a line on the model, the questions, and the date."""
+    """Return one line on the model, the questions, and the date."""
     config = result.description
     loaded = [str(value) for name in ("dtype", "device", "server") if (value := config.get(f"loaded.{name}"))]
     date = f" on {result.origin['time'].partition(',')[0]}" if "time" in result.origin else ""
@@ -115,7 +115,7 @@ def asked_words(result: Result) -> str:
 
 
 def _selection_text(result: Result) -> str:
-    """Return the wording for the selected questions."""
+    """Return words for the selected questions, such as "the 12 that it answered right,"."""
     n_kept, statuses = len(result.kept), question_statuses(result)
     if n_kept == len(result.candidates()):
         return "all of them"
@@ -129,7 +129,7 @@ def _selection_text(result: Result) -> str:
 
 
 def _trials_text(sampler: str, settings: Mapping[str, object]) -> str:
-    """Return the wording for a sampler's trials: "10 times at each of 10 temperatures (0.2 to 2)"."""
+    """Return words for a sampler's trials: "10 times at each of 10 temperatures (0.2 to 2)"."""
     names = ("trials", "rewrites", "temperatures", "turns", "traces", "budgets", "forms")
     trials, rewrites, temperatures, turns, traces, budgets, forms = (
         settings.get(f"sampler.{sampler}.{name}") for name in names
@@ -150,14 +150,14 @@ def _trials_text(sampler: str, settings: Mapping[str, object]) -> str:
 
 
 def claims(result: Result) -> list[str]:
-    """Return the wording of the findings of a run, a sentence each, for readers who do not know its metrics."""
+    """Return the findings of a run, a sentence each, for readers who do not know its metrics."""
     first = [*result.scores["greedy"].presentation.claims] if "greedy" in result.scores else []
     rest = [claim for score in result.scores.values() for claim in score.presentation.claims if claim not in first]
     return [f"{claim}." if claim[:1].isupper() else f"It {claim}." for claim in [*first, *rest]]
 
 
 def few(questions: int, grouped: bool = False) -> str:
-    """Return the wording on intervals over few independent questions, or groups of them; empty for enough.
+    """Return a warning about intervals over few independent questions, or groups of them; empty for enough.
 
     >>> few(1)
     'Some intervals rest on only 1 question: with fewer than 30 they are rough.'
@@ -175,12 +175,12 @@ def few_kept(result: Result) -> str:
 
 
 def type_name(kind: str) -> str:
-    """Return the wording of a question type; data sets may have types other than TREC's."""
+    """Return a question type in words; data sets may have types other than TREC's."""
     return QUESTION_TYPES.get(kind, kind) or "no type"
 
 
 def category_name(category: str, categories: Iterable[str]) -> str:
-    """Return the wording of a category; that of a data set with other ``categories`` than the physics ones unchanged.
+    """Return a category in words; unchanged if ``categories`` has others than those of the physics questions.
 
     >>> category_name("M", ["D", "M", ""]), category_name("M", ["L", "M"])
     ('several steps', 'M')
