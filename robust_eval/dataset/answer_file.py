@@ -62,7 +62,8 @@ class AnswerFile:
         return self._completed(columns, temperature)
 
     def refuse(self, row: int, problem: str) -> UserError:
-        """Return a UserError with the number of an answer file's row (from 0) as an editor shows it."""
+        """Return a UserError that names a row of the answer file (counted from 0) by the number that an editor shows.
+        """
         return UserError(f"{self.path}, {self._place(row)}: {problem}")
 
     def _place(self, row: int) -> str:
@@ -167,7 +168,7 @@ class AnswerFile:
         return table.select(filled)
 
     def _columns_to_read(self, present: Sequence[str], listed_names: Sequence[str] | None = None) -> list[str]:
-        """Return the names of an answer file's columns to read among those ``present``; messages list ``listed_names``.
+        """Return the names of the file's columns to read, among those ``present``; messages list ``listed_names``.
 
         UserError if one is missing or occurs twice.
         """
@@ -189,7 +190,7 @@ class AnswerFile:
         return names
 
     def _refuse_line(self, fields: Sequence[pa.Field]) -> None:
-        """Raise UserError for an answer file's first line that is no JSON object with such fields (Arrow does not)."""
+        """Raise UserError for the first line that is no JSON object with such fields, which Arrow does not name."""
         for where, line, record in json_lines(self.path, object_pairs_hook=_pairs):
             if not isinstance(record, dict):
                 raise UserError(f"{where}: an answer must be a JSON object, not {line.strip()[:40]!r}")
@@ -234,7 +235,7 @@ class AnswerFile:
             raise self.refuse(low, f"{self._theirs(name)!r} must be {_named(kind)}, not {value}") from None
 
     def _refuse_where(self, wrong: Any, problem: Callable[[int], str]) -> None:
-        """Raise UserError for the first recorded answer in which ``wrong`` is true."""
+        """Raise UserError for the first row of the file in which ``wrong`` is true."""
         if isinstance(wrong, pa.ChunkedArray):
             wrong = wrong.fill_null(False).to_numpy(zero_copy_only=False)
         if wrong.any():
@@ -279,7 +280,7 @@ class AnswerFile:
         return table.append_column(_SCHEMA.field(SAMPLER), columns[SAMPLER]).combine_chunks()
 
     def _refuse_unknown_values(self, columns: Mapping[str, Any]) -> None:
-        """Raise UserError for invalid values of the right type in an answer file."""
+        """Raise UserError for the first answer with a value that has the right type, but is invalid."""
 
         def refuse(name: str, right: Any, expected: str) -> None:
             column = columns[name]
@@ -304,7 +305,7 @@ class AnswerFile:
                 refuse(name, _are_logarithms(columns[name]), "natural logarithms of probabilities, at most 0")
 
     def _refuse_repetitions(self, columns: Mapping[str, Any], condition: NDArray[np.intp]) -> None:
-        """Raise UserError for the first answer with an earlier one's question, rewrite, temperature and trial."""
+        """Raise UserError for the first answer with the question, rewrite, temperature and trial of an earlier one."""
         _, first, inverse = np.unique(groups(condition, columns["trial"]), return_index=True, return_inverse=True)
         earlier = first[inverse]
 
@@ -318,7 +319,7 @@ class AnswerFile:
 
 
 def _sorted_ends(reasons: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return standard finish reasons of recorded answers; an unknown one is unchanged."""
+    """Return finish reasons in their standard spelling; an unknown one is unchanged."""
     words = pc.unique(reasons)
     sorted_words = pa.array([end_of(word) or word for word in words.to_pylist()], pa.string())
     return sorted_words.take(pc.index_in(reasons, value_set=words).combine_chunks())
@@ -329,7 +330,7 @@ _WRONG = (pa.ArrowException, ValueError, TypeError, RecursionError)
 
 
 def groups(*columns: Any) -> NDArray[np.intp]:
-    """Return (n,) a number for each recorded answer, equal in rows with equal columns."""
+    """Return (n,) a number for each row, equal in rows with equal columns."""
     code = np.zeros(len(columns[0]), dtype=np.intp)
     for column in columns:
         if not isinstance(column, np.ndarray):
@@ -342,7 +343,7 @@ def groups(*columns: Any) -> NDArray[np.intp]:
 
 
 def _counted(condition: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return (n,) the number of earlier rows of an answer file with the same number."""
+    """Return (n,) the number of earlier answers under the same condition."""
     counts: NDArray[np.intp] = pd.Series(condition).groupby(condition).cumcount().to_numpy()
     return counts
 
@@ -363,7 +364,8 @@ def _in_json(kind: pa.DataType) -> pa.DataType:
 
 
 def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """Return the answer file's column with another type; raises one of ``_WRONG`` for values of a different meaning."""
+    """Return a column of the answer file with another type; raise one of ``_WRONG`` for values of a different meaning.
+    """
     value_type = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     text = pa.types.is_string(value_type) or pa.types.is_large_string(value_type)
     if pa.types.is_list(kind):
@@ -390,7 +392,7 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _is(value: Any, kind: pa.DataType) -> bool:
-    """Return True if an answer file's JSON value is of a type."""
+    """Return True if a JSON value is of the type of its column."""
     if pa.types.is_list(kind):
         return isinstance(value, list) and all(_is(item, kind.value_type) for item in value)
     if pa.types.is_string(kind):

@@ -18,7 +18,7 @@ Rows: TypeAlias = pd.DataFrame | Sequence[Mapping[str, Any]]
 
 
 class KeptTable:
-    """Kept table (data frame) of a program, a file under ``mlruns/tables``, named by a digest of its content.
+    """Table of a Python program, stored as a file under ``mlruns/tables`` that is named by a digest of its content.
 
     So a run can be repeated from its folder, and an equal table is the same data set in the next call.
     """
@@ -28,7 +28,7 @@ class KeptTable:
         self._content = content
 
     def write(self) -> None:
-        """Write the kept table atomically into its file."""
+        """Write the table to its file atomically."""
         self.file.parent.mkdir(parents=True, exist_ok=True)
         partial = self.file.with_name(f"{self.file.name}.{os.getpid()}")
         partial.write_bytes(self._content)
@@ -36,7 +36,7 @@ class KeptTable:
 
 
 def records(table: Rows, label: str) -> list[dict[str, Any]]:
-    """Return the rows of a program's table without missing values. Raises UserError for an empty table, or none."""
+    """Return the rows of a program's table without missing values. Raises UserError if it is empty or no table."""
     if isinstance(table, pd.DataFrame):
         if not table.columns.is_unique:
             raise UserError(f"{label}: several columns of the DataFrame have the same name")
@@ -64,7 +64,7 @@ def _is_missing(value: Any) -> bool:
 
 
 def json_lines(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return a data frame's questions as JSON Lines; UserError for the first row with a value unknown to JSON."""
+    """Return questions as JSON Lines. Raises UserError for the first row with a value that JSON does not support."""
     lines = []
     for number, row in enumerate(rows, start=1):
         try:

@@ -26,7 +26,9 @@ _ROWS = 1_000
 
 
 def data_files(path: Path, split: str = "") -> list[Path]:
-    """Return the data file, or those of a folder or of its folder for the split, by name; UserError for none."""
+    """Return the data file, or those of a folder or of its subfolder for the split, by name; UserError if there are
+    none.
+    """
     if not path.is_dir():
         if path.suffix.lower() not in KINDS:
             raise UserError(f"dataset.path must end in {', '.join(KINDS)}; {path} does not")
@@ -109,7 +111,7 @@ _SIGNATURES = {
 
 @dataclass(frozen=True)
 class DelimitedTable:
-    """Delimited text file: CSV, TSV or any dialect.
+    """Delimited text file: CSV or TSV in any dialect.
 
     The separator is that of the suffix unless the header and the first row show another one. Without ``header`` the
     first row that is not blank has the names of the columns.
@@ -122,7 +124,7 @@ class DelimitedTable:
     """True if fields may be in double quotes."""
 
     def records(self) -> Iterator[dict[str, str]]:
-        """Yield delimited rows by the names of their columns, without blank rows and columns without a name.
+        """Yield the rows of the table by the names of their columns, without blank rows and columns without a name.
 
         A column of whole numbers that are written as floats, as by pandas if one is missing, loses ".0". UserError
         names the line of the first incomplete row.
@@ -137,7 +139,7 @@ class DelimitedTable:
             yield record
 
     def verified_header(self, max_characters: int) -> tuple[int, list[str]]:
-        """Return the line of the header and a name for each field, empty if ignored; check all rows.
+        """Return the line of the header and a name for each field, empty for an ignored column; check all rows.
 
         The maximum length of a field is ``max_characters``. UserError as in :meth:`records`.
         """
@@ -152,7 +154,7 @@ class DelimitedTable:
 
     @cached_property
     def separator(self) -> str:
-        """The separator of the delimited columns."""
+        """Separator of the columns."""
         first = next(iter(text_lines(self.file, self.encoding)), (1, ""))[1]
         if naming_line := _NAMED_SEPARATOR.fullmatch(first):
             return naming_line.group(1)
@@ -166,7 +168,7 @@ class DelimitedTable:
         return next(iter(fitting + several), default)
 
     def _table(self) -> tuple[list[str], Iterator[Row]]:
-        """Return the names of the delimited columns, empty for an ignored one, and the rows with a field for each."""
+        """Return the names of the columns, empty for an ignored one, and the rows with a field for each."""
         self._refuse_archive()
         rows = self._rows(self.separator)
         header = list(self.header) or next(rows, (0, []))[1]
@@ -210,7 +212,7 @@ class DelimitedTable:
         return filled.intersection(places)
 
     def _first_rows(self, separator: str) -> list[list[str]]:
-        """Return the first two delimited rows without blank fields beyond the header; fewer if one is broken."""
+        """Return the first two rows of the table without blank fields beyond the header; fewer if one is broken."""
         rows: list[list[str]] = []
         try:
             for _, row in islice(self._rows(separator), 2):
@@ -258,7 +260,7 @@ _DOUBLE_QUOTES = "double each quote inside a text, and enclose the text in doubl
 
 
 def _remedy(problem: csv.Error, first: int, last: int) -> str:
-    """Return the fault of a delimited row from the first line to the last, with the remedy."""
+    """Return the fault of a row that extends from line ``first`` to line ``last``, with the remedy."""
     reason = first_line(problem)
     if "expected after" in reason:
         where = "" if first == last else f"a quote opens here and closes in line {last}, and "
@@ -271,7 +273,7 @@ def _remedy(problem: csv.Error, first: int, last: int) -> str:
 
 
 def _cut(fields: Sequence[str], width: int) -> list[str]:
-    """Return a delimited row's fields without blank ones at the end beyond a width."""
+    """Return the fields of a row without blank ones at the end beyond a width."""
     end = len(fields)
     while end > width and not fields[end - 1].strip():
         end -= 1

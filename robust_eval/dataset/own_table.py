@@ -54,7 +54,7 @@ _SEPARATORS = {
 
 
 def cell_texts(cell: Any, separator: str | None) -> list[Any]:
-    """Return the texts of a user's cell: the entries of a list, the parts between separators, or the cell itself.
+    """Return the texts of a cell: the entries of a list, the parts between separators, or the cell itself.
 
     A blank cell has none. Raises Unusable for an unreadable list, and for a placeholder (:data:`_NO_VALUE`).
     """
@@ -100,7 +100,7 @@ class Separators:
         self._examples: dict[str, str] = {}
 
     def add(self, cell: Any, texts: list[Any]) -> None:
-        """Count a cell of a user's table with its texts."""
+        """Count a cell with its texts."""
         self._filled += bool(texts)
         if isinstance(cell, str) and texts == [cell]:
             text = cell.strip()
@@ -210,7 +210,7 @@ class OwnTable(Selection):
             raise
 
     def _names(self, file: Path, columns_of_file: Sequence[str]) -> dict[str, Any]:
-        """Return the user's columns by our names; UserError if one is missing."""
+        """Return the file's columns by our names; UserError if one is missing."""
         taken = _columns(self.columns)
         names: dict[str, Any] = {name: name for name in COLUMNS if name in columns_of_file and name not in taken}
         names = {name: theirs for name, theirs in (names | self.columns).items() if theirs is not None}
@@ -255,7 +255,7 @@ class OwnTable(Selection):
         )
 
     def _several(self, record: Record, columns: Any, separators: Separators) -> list[Any]:
-        """Return the texts of a user's column, or of several columns without the blank ones at the end."""
+        """Return the texts of a record in one column, or in several columns without the blank texts at the end."""
         if isinstance(columns, list):
             texts = [text for name in columns for text in cell_texts([record.get(name)], None)]
             while texts and not optional(texts[-1]):

@@ -49,7 +49,8 @@ _SPLIT = re.compile(r"_(dev|val|test)$")
 
 
 def paragraph(context: str) -> str:
-    """Return a name for a data set's text that several questions may be about, whatever the source; empty for none."""
+    """Return a name for a paragraph that several questions may be about, the same whatever the source; empty for none.
+    """
     return hashlib.sha256(context.encode()).hexdigest()[:16] if context else ""
 
 
@@ -66,7 +67,7 @@ def squad_records(records: Iterator[Record], file: Path | None) -> Iterator[Reco
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:
-    """Return the entries of a published list; what is no object is an empty one, which no question can be made of."""
+    """Return the entries of a published list; one that is no object becomes an empty one, which makes no question."""
     return [entry if isinstance(entry, dict) else {} for entry in (value if isinstance(value, list) else [{}])]
 
 

@@ -51,7 +51,7 @@ class Unusable(Exception):  # noqa: N818 - nothing is wrong with the program
 
 
 def listed(columns: Iterable[Any]) -> str:
-    """Return the names of a record's columns in one line; the first of very many."""
+    """Return the names of columns in one line; of very many, only the first ones."""
     names = [" ".join(str(name).encode("utf-8", "replace").decode().split()) for name in columns]
     return ", ".join(name[:40] for name in names[:_LISTED]) + (", …" if len(names) > _LISTED else "")
 
@@ -62,7 +62,7 @@ def as_found(value: Any) -> str:
 
 
 def missing_column(file: Path, column: str, meaning: str, columns: Iterable[Any], setting: str) -> UserError:
-    """Return the error that a data set has no column for a ``meaning``; ``setting`` maps meanings to columns."""
+    """Return the error that a file has no column for a ``meaning``; ``setting`` maps meanings to columns."""
     columns = list(columns)
     if not columns:
         return UserError(f'{file}: a record has no named fields; write objects such as {{"{column}": …}}')
@@ -75,7 +75,7 @@ def missing_column(file: Path, column: str, meaning: str, columns: Iterable[Any]
 def refuse_misspelt(
     file: Path, columns: Iterable[str], missing: Iterable[str], setting: str, otherwise: str = ""
 ) -> None:
-    """Raise UserError if one of the records' unknown columns has nearly the name of a missing one."""
+    """Raise UserError if one of the unknown columns has nearly the name of a missing one."""
     for column, name in product(columns, missing):
         if OSA.distance(column.strip().casefold(), name) <= len(name) // 4:
             raise UserError(
@@ -121,7 +121,7 @@ def _shows(value: str) -> bool:
 
 
 def items(value: Any) -> list[Any]:
-    """Return a record's list, also one that is printed as text (JSON, Python, numpy); empty for anything else."""
+    """Return a value as a list, also one that is printed as text (JSON, Python, numpy); empty for anything else."""
     if isinstance(value, str) and value.lstrip()[:1] == "[" and len(value) <= MAX_CHARACTERS:
         try:
             value = printed_list(value)
@@ -156,7 +156,7 @@ def choices(values: Sequence[Any]) -> tuple[str, ...]:
 
 
 def position(value: Any, number: int, first: int = 0) -> int:
-    """Return a record's index (from 0) of the right one of ``number`` choices, which are counted from ``first``;
+    """Return the index (from 0) of a record's right choice, one of ``number`` choices that are counted from ``first``;
     Unusable for any other value.
     """
     original = value
@@ -170,7 +170,7 @@ def position(value: Any, number: int, first: int = 0) -> int:
 
 
 def letter_position(value: Any, labels: Sequence[str]) -> int:
-    """Return the index of a record's right choice by its label (A, b, 3 …); Unusable unless one choice has it."""
+    """Return the index of the right choice by its label (A, b, 3 …); Unusable unless exactly one choice has it."""
     label = optional(value).casefold()
     folded = [entry.casefold() for entry in labels]
     if folded.count(label) != 1:
@@ -192,7 +192,7 @@ class UnreadableListError(ValueError):
 
 
 def printed_list(cell: str) -> list[Any] | None:
-    """Return the entries of a record's printed list; None for a text that is no list.
+    """Return the entries of a list that is printed as text; None for a text that is no list.
 
     Raises UnreadableListError for a text in the layout of a list whose entries are ambiguous or cut off.
 
@@ -242,7 +242,7 @@ def _of_python(node: ast.expr) -> list[Any] | None:
 
 
 def _entry(node: ast.expr) -> Any:
-    """Return the value of a printed list's entry; ValueError for none, and for an ellipsis (``...``)."""
+    """Return the value of a printed list's entry; ValueError unless it is a literal, and for an ellipsis (``...``)."""
     match node:
         case ast.Name(id=name) if name in _MISSING:
             return None

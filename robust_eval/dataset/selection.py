@@ -85,10 +85,10 @@ class Selection(ABC):
 
     @abstractmethod
     def read(self) -> Iterator[Question | Unusable]:
-        """Return a question to select from, or why there is none, for each record of the source."""
+        """Yield a question, or the reason why it is unusable, for each record of the source."""
 
     def edition(self) -> str:
-        """Return the edition of the selected data; empty if their content identifies it."""
+        """Return the edition of the data; empty if their content identifies it."""
         return ""
 
     def load(self) -> Questions:
@@ -114,7 +114,7 @@ class Selection(ABC):
         return Questions(chosen, self.edition(), dict(sorted(tally.reasons.items())))
 
     def _usable(self, tally: "_Tally") -> Iterator[Question]:
-        """Yield the usable questions with their ids to select from: the first of each id, and all without one."""
+        """Yield the usable questions, each with an id: the first with each id of the source, and all without one."""
         ids: Counter[str] = Counter()
         for record in self.read():
             tally.records += 1
@@ -136,7 +136,7 @@ class Selection(ABC):
         return seeded_rank(self.seed, question.id)
 
     def _presented(self, question: Question) -> Question:
-        """Return the selected question in its scenario, with its choices in their order."""
+        """Return a question in the selected scenario, with its choices shuffled if the settings require it."""
         if self.shuffle_choices and question.choices and question.correct is not None:
             indices = range(len(question.choices))
             order = sorted(indices, key=lambda index: seeded_rank(self.seed, question.id, str(index)))

@@ -14,8 +14,8 @@ from robust_eval.question import Question
 
 
 class TracedAnswer(NamedTuple):
-    """Traced answer, a graded one for a tracker: the ``question`` as asked, the ``reply``, its ``condition`` as tags,
-    and the verdict with its ``reason``.
+    """Graded answer to trace in a tracker: the ``question`` as asked, the ``reply``, its ``condition`` as tags, and the
+    verdict with its ``reason``.
 
     ``correct`` is None without a verdict; ``judge`` is the model that gave the verdict, None if it was computed.
     """
@@ -29,7 +29,7 @@ class TracedAnswer(NamedTuple):
 
 
 class Run:
-    """Run in any tracker; this base class records nothing."""
+    """Run in a tracker; this base class records nothing."""
 
     run_id: str | None = None
     """Id in the tracker."""
@@ -49,7 +49,7 @@ class Run:
         """Record the tracked run's questions, their source and their fingerprint."""
 
     def model(self, name: str, identity: Mapping[str, object]) -> None:
-        """Record the tracked run's model, which runs with the same identity share; later scores belong to it."""
+        """Record the evaluated model, which runs with the same identity share; later scores belong to it."""
 
     def scores(self, scores: Sequence[Score], metrics: Mapping[str, float]) -> None:
         """Record the headline metrics with intervals, other flat metrics, and curves by step, under ``curve/``.
@@ -73,7 +73,7 @@ class Run:
         """Record short tables by name, for the pages of the tracker."""
 
     def folder(self, path: Path) -> None:
-        """Record all files of the run's folder as artifacts of the tracker."""
+        """Record all files of the run's folder as artifacts in the tracker."""
 
     def discard(self) -> None:
         """Delete the tracker's record of a run without requests."""

@@ -41,7 +41,7 @@ PREVIEW = 1000
 
 
 class MlflowRun(Run):
-    """Run in MLflow, the tracker.
+    """Run in MLflow.
 
     Calls use its id, because the library's global active run would stay active after a server failure. With
     ``on_server`` the first failure is a warning, and nothing is sent after it. ``sweep`` is the id of the parent of the
@@ -117,7 +117,7 @@ class MlflowRun(Run):
         self._measured |= {"dataset_name": name, "dataset_digest": digest[:36]}
 
     def model(self, name: str, identity: Mapping[str, object]) -> None:
-        """Record the model as MLflow's LoggedModel, an input of this run; runs with the same identity share it."""
+        """Record the model as a LoggedModel of MLflow, an input of this run; runs with the same identity share it."""
         from mlflow.entities import LoggedModelInput, LoggedModelStatus
 
         params = {key: str(value)[:6000] for key, value in identity.items()}
@@ -140,7 +140,7 @@ class MlflowRun(Run):
         self._write(write)
 
     def scores(self, scores: Sequence[Score], metrics: Mapping[str, float]) -> None:
-        """Record MLflow's points of :func:`metric_points`, with the model and the data set that they belong to."""
+        """Record the points of :func:`metric_points` in MLflow, with the model and the data set that they belong to."""
         from mlflow.entities import Metric
 
         now = int(time.time() * 1000)
@@ -151,8 +151,8 @@ class MlflowRun(Run):
         )
 
     def best_of_sweep(self, specs: Sequence[MetricSpec]) -> None:
-        """Record MLflow's best value, the minimum and the maximum of each headline metric; the step is the number of
-        jobs that have it, so that of two concurrent jobs the one that read more wins.
+        """Record the best value, the minimum and the maximum of each headline metric of a sweep; the step is the number
+        of jobs that have it, so that of two concurrent jobs the one that read more wins.
         """
         from mlflow.entities import Metric
         from mlflow.exceptions import MlflowException
@@ -230,7 +230,7 @@ class MlflowRun(Run):
 
 
 class Point(NamedTuple):
-    """Point: value of an MLflow metric at a step; the step is 0 without a curve."""
+    """Value of an MLflow metric at a step; the step is 0 without a curve."""
 
     name: str
     value: float
@@ -238,8 +238,8 @@ class Point(NamedTuple):
 
 
 def metric_points(scores: Sequence[Score], metrics: Mapping[str, float]) -> list[Point]:
-    """Return MLflow's points, the defined ones of the headline metrics with their intervals, of other flat metrics, and
-    of the curves by step, under ``curve/``.
+    """Return the defined points to record in MLflow: of the headline metrics with their intervals, of other flat
+    metrics, and of the curves by step, under ``curve/``.
     """
     flat: dict[str, float] = {}
     for score in scores:
@@ -258,8 +258,8 @@ def metric_points(scores: Sequence[Score], metrics: Mapping[str, float]) -> list
 def best_and_range(
     metrics: Mapping[str, Mapping[str, float]], specs: Sequence[MetricSpec]
 ) -> tuple[list[Point], dict[str, str]]:
-    """Return MLflow's best value, minimum and maximum of each headline metric of several runs, with the number of these
-    runs as the step, and the best run of each metric.
+    """Return the best value, the minimum and the maximum of each headline metric of several runs, with the number of
+    these runs as the step, and the best run of each metric.
 
     ``metrics`` maps each run to the values of its metrics.
 
@@ -297,13 +297,13 @@ def integer_steps(temperatures: Sequence[float]) -> tuple[str, list[int]]:
 
 
 def _is_metric(score: Score, name: str) -> bool:
-    """Return True if an MLflow metric is a headline metric, or its class declares none."""
+    """Return True if MLflow records a metric of a score: a headline metric, or any if its class declares none."""
     spec = score.spec(name)
     return not score.specs if spec is None else _is_headline(spec)
 
 
 def _is_headline(spec: MetricSpec) -> bool:
-    """Return True if an MLflow metric is a headline, primary or short one."""
+    """Return True if a metric is a headline, primary or short one."""
     return bool(spec.shown == HEADLINE or spec.primary or spec.short)
 
 

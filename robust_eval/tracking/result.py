@@ -28,7 +28,7 @@ MIN_REPEATED = 20
 
 @dataclass(frozen=True)
 class Result:
-    """Result of a run: finished experiment.
+    """Result of a finished run.
 
     ``description`` are its settings and metadata, flat. ``questions`` are those of the data set, ``rewritten`` their
     paraphrases, ``kept`` the selected ones. ``graded_baseline`` holds the graded greedy answers, ``graded_by_sampler``
@@ -77,7 +77,7 @@ class Result:
         return next((name for name, score in self.scores.items() if table in score.tables), None)
 
     def candidates(self) -> list[Question]:
-        """Return the result's questions that could be selected: those with a greedy answer, or all if none has one.
+        """Return the questions that could be selected: those with a greedy answer, or all if none has one.
 
         Recorded answers may keep questions without one.
         """
@@ -153,17 +153,17 @@ class Result:
         return self.served_names | {"": names}
 
     def replies_came(self) -> float:
-        """Count the result's replies of all stages; enumerated answers are one for each question and temperature."""
+        """Count the replies of all stages; enumerated answers are one for each question and temperature."""
         tables = [self.rewritten.replies, *self.all_graded.values()]
         return sum(count for table in tables for name, count in _outcomes(table).items() if name not in NO_REPLY)
 
     def drifted(self) -> list[dict[str, Any]]:
-        """Return the result's accepted rewrites whose meaning may have drifted, the least similar first."""
+        """Return the accepted rewrites whose meaning may have drifted, the least similar first."""
         rows = [row for row in self.rewritten.model_rewrites.to_pylist() if row["fate"] == "kept" and row["drifted"]]
         return sorted(rows, key=lambda row: float(row["cosine"]))
 
     def by_question(self) -> pa.Table:
-        """Return a row for each question asked (:func:`by_question`), from the result."""
+        """Return a row for each question asked (:func:`by_question`)."""
         return by_question(self.questions, self.kept, self.scores)
 
     def summary(self) -> dict[str, float | None]:
@@ -175,7 +175,8 @@ class Result:
 
 
 def by_question(questions: Sequence[Question], selected: Sequence[Question], scores: Mapping[str, Score]) -> pa.Table:
-    """Return a result's row for each question: its properties, selection, and value of each metric that is a mean.
+    """Return a table with a row for each question: its properties, its selection, and its value of each metric that is
+    a mean.
 
     The columns of the metrics have their MLflow names; missing values are NaN. Their field metadata hold the possible
     values, if known (:func:`robust_eval.metric.metric_spec.with_limits`).
@@ -202,24 +203,24 @@ def by_question(questions: Sequence[Question], selected: Sequence[Question], sco
 
 
 def _outcomes(table: pa.Table) -> dict[str, float]:
-    """Count a result's answers of each outcome."""
+    """Count the answers of each outcome."""
     return {outcome: _weight(table, pc.equal(table["outcome"], outcome)) for outcome in OUTCOMES}
 
 
 def _weight(table: pa.Table, chosen: pa.ChunkedArray) -> float:
-    """Return the sum of the weights of a result's chosen answers."""
+    """Return the sum of the weights of the chosen answers."""
     return float(reply_weights(table)[chosen.fill_null(False).to_numpy(zero_copy_only=False).astype(bool)].sum())
 
 
 def _cut(table: pa.Table) -> float:
-    """Count a result's replies truncated by the length limit; NaN without finish reasons."""
+    """Count the replies truncated by the length limit; NaN without finish reasons."""
     if table["finish_reason"].null_count == table.num_rows:
         return math.nan
     return _weight(table, pc.equal(table["finish_reason"], "length"))
 
 
 def _uncertain(table: pa.Table) -> float:
-    """Count a result's replies with an uncertain verdict; NaN if uncertainty is not recorded."""
+    """Count the replies with an uncertain verdict; NaN if uncertainty is not recorded."""
     if table.num_rows and table["uncertain"].null_count == table.num_rows:
         return math.nan
     return _weight(table, table["uncertain"])
@@ -238,7 +239,7 @@ def equal_in_a_row(graded: Mapping[str, pa.Table], question_ids: Sequence[str]) 
 
 
 def _repeated(table: pa.Table) -> set[str]:
-    """Return the result's questions whose replies at the highest temperature are equal."""
+    """Return the questions whose replies at the highest temperature are equal."""
     temperatures = table["temperature"].to_numpy()
     is_default = np.isnan(temperatures)
     highest = math.nan if is_default.any() else float(temperatures.max(initial=0.0))
