@@ -62,8 +62,7 @@ class AnswerFile:
         return self._completed(columns, temperature)
 
     def refuse(self, row: int, problem: str) -> UserError:
-        """Return a UserError that names a row of the answer file (counted from 0) by the number that an editor shows.
-        """
+        """Return a UserError that names a row of the answer file (from 0) by the number that an editor shows."""
         return UserError(f"{self.path}, {self._place(row)}: {problem}")
 
     def _place(self, row: int) -> str:
@@ -364,8 +363,7 @@ def _in_json(kind: pa.DataType) -> pa.DataType:
 
 
 def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """Return a column of the answer file with another type; raise one of ``_WRONG`` for values of a different meaning.
-    """
+    """Return a column of the file with another type; raise one of ``_WRONG`` for values of a different meaning."""
     value_type = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     text = pa.types.is_string(value_type) or pa.types.is_large_string(value_type)
     if pa.types.is_list(kind):

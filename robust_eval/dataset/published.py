@@ -106,8 +106,7 @@ class Published(Selection):
         return self.path if self.path is not None else f"https://huggingface.co/datasets/{self.hub}"
 
     def edition(self) -> str:
-        """Return the edition of the data: the hub's name, subsets, split and commit of the questions; empty for a file.
-        """
+        """Return the edition of the data: the hub's name, subsets, split and commit; empty for a file."""
         if self.path is not None or self.hub is None:
             return ""
         return f"{self.hub}, {'+'.join(self.subsets)}, {self.split}, {commit(self.hub, self.revision)}"

@@ -49,8 +49,7 @@ _SPLIT = re.compile(r"_(dev|val|test)$")
 
 
 def paragraph(context: str) -> str:
-    """Return a name for a paragraph that several questions may be about, the same whatever the source; empty for none.
-    """
+    """Return a name for a text that several questions may be about, the same whatever the source; empty for none."""
     return hashlib.sha256(context.encode()).hexdigest()[:16] if context else ""
 
 

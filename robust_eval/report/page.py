@@ -153,8 +153,7 @@ def _mapped(result: Result, figures: Sequence[SavedFigure]) -> list[str]:
 
 
 def _question_data(result: Result, columns: Sequence[Column], selected: Sequence[int], mapped: Sequence[str]) -> str:
-    """Return the page's compressed data: what the index lacks about these questions, and the ids of the mapped facts.
-    """
+    """Return the page's compressed data: what the index lacks about these questions, and ids of the mapped facts."""
     questions = [result.questions[row] for row in selected]
     decode = None
     if result.tokenizer is not None:
@@ -293,8 +292,7 @@ def _disagreeing(result: Result) -> list[dict[str, Any]]:
 
 
 def _wording(question: Question, rewrite: int) -> str:
-    """Return the original wording of a question, or that of a rewrite; recorded answers may lack the texts of rewrites.
-    """
+    """Return the wording of a question, or that of one of its rewrites, of which recorded answers may lack the texts."""
     wordings = (question.text, *question.rewrites)
     return wordings[rewrite] if rewrite < len(wordings) else f"rewrite {rewrite}"
 

@@ -103,7 +103,7 @@ def _prompt(result: Result, question: Question) -> str:
 
 
 def cut(text: str, longest: int) -> str:
-    """Return a text with invisible characters escaped; one longer than ``longest`` characters is cut, with its length."""
+    """Return a printable text; one longer than ``longest`` characters is cut, with its length."""
     text = printable_lines(text)
     return text if len(text) <= longest else f"{text[:longest]}… ({len(text):,} characters)"
 

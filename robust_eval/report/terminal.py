@@ -129,8 +129,7 @@ def print_job(result: Result, folder: Path) -> None:
 
 
 def print_comparison(compared: Comparison, folder: Path, all_runs: bool = False) -> None:
-    """Print a comparison: the main metrics of the runs (as many as fit, or all), the verdict, and the path of the page.
-    """
+    """Print a comparison: the runs' main metrics (as many as fit, or all), the verdict, and the path of the page."""
     console = terminal()
     words = [word for label in compared.labels for word in label.split() or [""]]
     longest = min(WORD, max(map(len, words)))  # only longer words are broken
