@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 class UserError(ValueError):
-    """User error: mistake that the person who started the run can correct.
+    """Mistake that the person who started the run can correct.
 
     Its text is one sentence: the setting or place, the value, and the fix. The command line prints it without a
     traceback and exits with status 1.
@@ -20,7 +20,7 @@ class UserError(ValueError):
 
 
 class OutageError(UserError):
-    """Outage error: an external resource fails (server, API key, credit, judge model). It is no result of the model."""
+    """Outage of an external resource: a server, an API key, credit, a judge model. It is no result of the model."""
 
 
 @contextmanager

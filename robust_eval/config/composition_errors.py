@@ -80,7 +80,7 @@ def no_setting(key: str, name: str, settings: Sequence[str], where: str) -> str:
 
 
 def nearest(name: str, names: Sequence[str], where: str = "") -> str:
-    """Return " (did you mean NAME?)" with the most similar of the settings' names; empty if none is similar."""
+    """Return " (did you mean NAME?)" with the most similar of the names; empty if none is similar."""
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     return f" (did you mean {where + '.' if where else ''}{close[0]}?)" if close else ""
 
@@ -101,7 +101,7 @@ def _no_such(key: str, chosen: DictConfig | None) -> str:
 
 
 def _refused(problem: OmegaConfBaseException) -> str:
-    """Return the setting refused in a composition, and OmegaConf's message about its value."""
+    """Return a sentence on the setting that OmegaConf refuses, with its message about the value."""
     key, parent = problem.full_key or "", problem.parent_node
     where, _, name = key.rpartition(".")
     if isinstance(problem, ConfigKeyError | ConfigAttributeError) and isinstance(parent, DictConfig):

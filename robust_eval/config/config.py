@@ -25,7 +25,7 @@ from robust_eval.tracking.base import Tracking
 
 @dataclass
 class Paths:
-    """Folders for the results of a run, in its configuration."""
+    """Folders for the results of a run."""
 
     mlruns: str = MISSING
     """Folder of the MLflow database, its artifacts, and the run folders."""
@@ -77,7 +77,7 @@ class Config:
 
     @property
     def reply_grader(self) -> ReplyGrader:
-        """Reader and grader of the model's replies, by the configuration.
+        """Reader and grader of the model's replies.
 
         If the reader needs only the first line, a reply ends there, except in a conversation with a server, whose
         replies are stored complete for other readers. Recorded answers of a run have the prompt style of that run.

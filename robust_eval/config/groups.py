@@ -45,7 +45,7 @@ def own_folder() -> Path | None:
 
 
 def option_folders() -> list[Path]:
-    """Return the folders of groups' options: that of this package, and ``./conf`` with the user's options."""
+    """Return the folders of options: that of this package, and ``./conf`` with the user's options."""
     return [CONF] if (folder := own_folder()) is None else [CONF, folder]
 
 
@@ -56,13 +56,13 @@ def options(group: str) -> list[str]:
 
 
 def option_text(group: str, option: str) -> str:
-    """Return the text of the file of a config group's option; empty without one."""
+    """Return the text of an option's file; empty without one."""
     files = (folder / group / f"{option}.yaml" for folder in option_folders())
     return next((file.read_text(encoding="utf-8", errors="replace") for file in files if file.is_file()), "")
 
 
 def description(group: str, option: str) -> list[str]:
-    """Return the opening comments of an option file; for a group's registered class, its first docstring paragraph."""
+    """Return the opening comments of an option's file; for a registered class, the first paragraph of its docstring."""
     if cls := REGISTRY.get(group, {}).get(option):
         docstring = inspect.getdoc(cls) or ""
         return [] if docstring.startswith(f"{cls.__name__}(") else docstring.split("\n\n")[0].splitlines()
@@ -71,6 +71,6 @@ def description(group: str, option: str) -> list[str]:
 
 
 def first_sentence(lines: list[str]) -> str:
-    """Return the first sentence of a group's or an option's description, without its example and its full stop."""
+    """Return the first sentence of an option's description, without its example and its full stop."""
     words = " ".join(takewhile(lambda line: not line.startswith(" "), lines))
     return re.split(r"\. |: python run\.py ", words)[0].rstrip(".:")

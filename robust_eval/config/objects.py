@@ -252,7 +252,7 @@ def _instance(path: str, node: DictConfig) -> object:
 
 
 def _refuse_unknown(node: DictConfig, path: str = "") -> None:
-    """Raise UserError for a composed key outside the schema: Hydra accepts one with a plus sign."""
+    """Raise UserError for a key of the configuration outside the schema: Hydra accepts one with a plus sign."""
     schema = OmegaConf.get_type(node)
     names = [entry.name for entry in fields(schema)] if is_dataclass(schema) else [str(name) for name in node]
     for name, child in node.items_ex(resolve=False):

@@ -91,14 +91,14 @@ def checked_overrides(overrides: Sequence[str]) -> Checked:
 
 
 def several_values(checked: Checked) -> UserError:
-    """Return the error of overrides for a sweep without ``-m``."""
+    """Return the error for a sweep without ``-m``."""
     key, _, values = checked.swept[0].partition("=")
     both = f", or choose them together, {key}=[{values}]" if key in COMBINABLE_GROUPS else ""
     return UserError(f"{checked.swept[0]} has several values, which makes this a sweep: add -m{both}")
 
 
 def composed_run(overrides: Sequence[str]) -> tuple[Config, DictConfig]:
-    """Return the configuration that overrides of one run compose, as objects and as Hydra composed it.
+    """Return the configuration of one run from its overrides, as objects and as Hydra composed it.
 
     Raises UserError as :func:`checked_overrides` does, for a sweep, and for overrides of the command line alone.
     """
@@ -133,7 +133,7 @@ def composed_in(folder: Path, overrides: Sequence[str]) -> tuple[Config, DictCon
 
 
 def composed_choices(choices: Sequence[str]) -> DictConfig:
-    """Return the unchecked configuration of overrides that choose options, for help and completion."""
+    """Return the unchecked configuration of chosen options, for help and completion."""
     with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
         return hydra.compose("config", with_own_options(choices))
 
@@ -201,7 +201,7 @@ def _is_valid(line: str) -> bool:
 
 
 def _parts(value: str) -> list[str]:
-    """Split an override's values in a sweep at commas outside brackets."""
+    """Split the value of an override in a sweep at commas outside brackets."""
     values, depth = [""], 0
     for character in value:
         depth += (character in "([{") - (character in ")]}")
@@ -239,7 +239,7 @@ def jobs(overrides: Sequence[str]) -> Iterator[tuple[list[str], Config]]:
 
 
 def _compose(overrides: Sequence[str], chosen: Callable[[], DictConfig] | None = None) -> DictConfig:
-    """Compose the configuration of some overrides; ``chosen`` gives the settings of the chosen options for errors."""
+    """Compose the configuration from overrides; ``chosen`` gives the settings of the chosen options for errors."""
     try:
         composed = hydra.compose("config", list(overrides), return_hydra_config=True)
     except MissingConfigException as problem:
@@ -257,7 +257,7 @@ def _compose(overrides: Sequence[str], chosen: Callable[[], DictConfig] | None =
 
 
 def _without_hydra(with_hydra: DictConfig) -> DictConfig:
-    """Return a composed copy without Hydra's own settings."""
+    """Return a copy of a composed configuration without Hydra's own settings."""
     composed = copy.deepcopy(with_hydra)
     with open_dict(composed):
         del composed["hydra"]
@@ -359,7 +359,7 @@ def _expanded(override: Override, chosen: Callable[[], DictConfig]) -> str:
 
 
 def _unknown_option(message: str) -> str:
-    """Turn Hydra's message about a missing option of an override into a sentence with the nearest one."""
+    """Turn Hydra's message about a missing option into a sentence with the nearest one."""
     missing = re.search(r"Could not (?:find|load) '([^']+)'", message)
     if not missing:
         return message.strip().splitlines()[0]
@@ -374,7 +374,7 @@ def _unknown_option(message: str) -> str:
 
 
 def no_option(group: str, name: str, names: Sequence[str] | None = None) -> str:
-    """Return the sentence on an override's option that its group lacks, with its options."""
+    """Return the sentence that a group has no such option, with its options."""
     names = options(group) if names is None else names
     return f"there is no {group}={name}{nearest(name, names)}; options are {', '.join(names)}"
 

@@ -159,7 +159,7 @@ log = logging.getLogger(__name__)
 
 @cache
 def load_plugins() -> None:
-    """Register the classes and schemas of all entry points, once in a process.
+    """Register the classes of all entry points, once in a process.
 
     An entry point of the group ``robust_eval.metrics`` called ``always_right`` becomes ``metric=always_right``. A
     broken one is left out with a warning, because it would stop every run, also those that do not use it.
@@ -208,7 +208,7 @@ def _store(group: str | None, name: str, schema: type, package: str | None = Non
 
 
 def own_device(devices: int) -> str:
-    """Return the GPU number (a resolver of the schema) of a job of a sweep, whose jobs use ``devices`` GPUs in turn."""
+    """Return the number of the GPU for a job of a sweep, whose jobs use ``devices`` GPUs in turn."""
     number: int = HydraConfig.get().job.num
     return str(number % devices)
 
@@ -218,7 +218,7 @@ OmegaConf.register_new_resolver("own_device", own_device, replace=True)
 
 
 def repeatable(composed: DictConfig) -> str:
-    """Return the text of a file with its schemas that Hydra composes to the same configuration (``repeat=FOLDER``)."""
+    """Return the text of a configuration file that Hydra composes to the same configuration (``repeat=FOLDER``)."""
     settings = OmegaConf.to_container(composed, resolve=True)
     assert isinstance(settings, dict)
     return configuration_file(schemas_of(composed), {str(name): value for name, value in settings.items()})

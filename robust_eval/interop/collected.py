@@ -29,7 +29,9 @@ SCORE = "score."
 
 @dataclass
 class Collected:
-    """Collected answers of a model to a task, with the keys that the logs have; ``request`` is the first answer's."""
+    """Answers of one model to one task, collected from logs, with the keys that these have; ``request`` is that of the
+    first answer.
+    """
 
     model: str
     task: str
@@ -43,12 +45,12 @@ class Collected:
 
     @property
     def keyed(self) -> list[Question]:
-        """Collected questions that have a key."""
+        """Questions that have a key."""
         return [each for each in self.questions if each.answers or each.correct is not None]
 
     @property
     def ungraded(self) -> dict[str, list[str]]:
-        """Ids of the questions whose collected answers cannot be graded, by the reason."""
+        """Ids of the questions whose answers cannot be graded, by the reason."""
         by_reason: dict[str, list[str]] = {}
         for each in self.questions:
             if not each.answers and each.correct is None:
@@ -66,7 +68,7 @@ class Collected:
         return [name.removeprefix(SCORE) for name in self.answers.column_names if name.startswith(SCORE)]
 
     def json_lines(self) -> str:
-        """Return the collected questions that have a key in the layout of ``dataset=jsonl``."""
+        """Return the questions that have a key in the layout of ``dataset=jsonl``."""
         records = ({"question": each.text, **asdict(each), "text": ""} for each in self.keyed)
         filled = ({name: value for name, value in record.items() if value not in ("", (), None)} for record in records)
         return "".join(f"{json.dumps(record)}\n" for record in filled)
@@ -149,7 +151,7 @@ def _refuse_failed(model: str, task: str, answers: Sequence[LoggedAnswer]) -> No
 
 
 def collected_answers(model: str, task: str, answers: Sequence[LoggedAnswer]) -> Collected:
-    """Return a model's collected answers to a task in a table, those of one condition as trials in their order."""
+    """Collect the answers of one model to one task in a table, those of one condition as trials in their order."""
     questions: dict[str, Question] = {}
     trials: dict[tuple[str, int, str, str], int] = {}
     rows: list[dict[str, Any]] = []

@@ -45,7 +45,7 @@ def write_csv(answers: FinishedAnswers, folder: Path) -> list[Path]:
 
 
 def _questions(answers: FinishedAnswers) -> pa.Table:
-    """Return the CSV table of questions, with the columns of ``dataset=local`` and each one's value of each metric."""
+    """Return the table of questions, with the columns of ``dataset=local`` and the value of each metric."""
     questions = list(answers.labelled.questions.values())
     run = answers.labelled.run
     columns: dict[str, Any] = {

@@ -26,7 +26,7 @@ from robust_eval.runtime.files import json_lines, parsed_json, read_json, write_
 
 
 def read_every_eval_ever(file: Path, records: Sequence[Path]) -> Iterator[LoggedAnswer]:
-    """Yield the answers in a file of Every Eval Ever's instances; ``records`` are JSON files that describe them.
+    """Yield the answers in a file of instances of Every Eval Ever; ``records`` are JSON files that describe them.
 
     The format repeats an instance for each metric: the answers of the first metric at each temperature count, and all
     with a mark (:mod:`robust_eval.interop.own_mark`). UserError names the sample.
@@ -107,7 +107,7 @@ SCHEMA_VERSION = "0.3.0"
 
 
 def write_every_eval_ever(answers: FinishedAnswers, folder: Path) -> list[Path]:
-    """Write record and instances into Every Eval Ever's folder, ``data/TASK/DEVELOPER/MODEL/``; return both files.
+    """Write the record and the instances into the format's folder, ``data/TASK/DEVELOPER/MODEL/``; return both files.
 
     UserError for answers that are enumerated with their probabilities.
     """
@@ -165,7 +165,7 @@ def _file_name(name: str) -> str:
 
 
 def _result_id(condition: ConditionAnswers) -> str:
-    """Return Every Eval Ever's id of the share of right answers under a condition."""
+    """Return the id of the result for a condition, the share of right answers."""
     rewrite = f".rewrite{condition.rewrite}" if condition.rewrite else ""
     return f"right.{condition.sampler}.t{temperature_name(condition.temperature)}{rewrite}"
 
@@ -189,7 +189,7 @@ def _result(
 
 
 def _verdict_results(answers: FinishedAnswers) -> Iterator[dict[str, Any]]:
-    """Yield Every Eval Ever's share of right replies under each condition, to which the instances belong."""
+    """Yield a result for each condition, the share of right replies, to which the instances belong."""
     groups: dict[str, list[ConditionAnswers]] = {}
     for each in answers.conditions:
         groups.setdefault(_result_id(each), []).append(each)
@@ -212,7 +212,7 @@ def _verdict_results(answers: FinishedAnswers) -> Iterator[dict[str, Any]]:
 
 
 def _metric_results(answers: FinishedAnswers) -> Iterator[dict[str, Any]]:
-    """Yield Every Eval Ever's results: the metrics of the run, with their intervals."""
+    """Yield a result for each metric of the run, with its interval."""
     run = answers.labelled.run
     for name, estimate in answers.metrics.items():
         spec = run.spec(name)

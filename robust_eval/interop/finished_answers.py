@@ -33,13 +33,13 @@ class ConditionAnswers(NamedTuple):
 
     @property
     def wording(self) -> str:
-        """Text of the finished run's question as sent: its own, or that of its rewrite if the run has it."""
+        """Text of the question as sent: its own, or that of its rewrite if the run has it."""
         is_recorded = 0 < self.rewrite <= len(self.question.rewrites)
         return self.question.rewrites[self.rewrite - 1] if is_recorded else self.question.title
 
     @property
     def arranged(self) -> Question:
-        """The finished run's question with its choices in the order shown."""
+        """The question with its choices in the order shown."""
         arrangement = read_arrangement(self.rows[0]["form"])
         return self.question if arrangement is None else arrangement.of(self.question)
 
@@ -89,7 +89,7 @@ class FinishedAnswers:
 
     @cached_property
     def conditions(self) -> list[ConditionAnswers]:
-        """The finished run's answers under each condition: by question in its order, greedy answers first."""
+        """The answers of the run under each condition: by question in the order of the run, greedy answers first."""
         questions = self.labelled.questions
         position = {question_id: number for number, question_id in enumerate(questions)}
         rows_by_condition: dict[tuple[str, str, int, str], list[dict[str, Any]]] = {}
@@ -130,17 +130,17 @@ class FinishedAnswers:
 
     @property
     def enumerated(self) -> bool:
-        """True if answers of a finished run are weighted by their probabilities."""
+        """True if the answers of the run are weighted by their probabilities."""
         return any(abs(row["weight"] * len(each.rows) - 1) > 1e-6 for each in self.conditions for row in each.rows)
 
 
 def right_answers(question: Question) -> list[str]:
-    """Return a question's accepted answers for an export, or the letter of the right choice."""
+    """Return the accepted answers to a question, or the letter of the right choice."""
     if question.choices:
         return [] if question.correct is None else [LETTERS[question.correct]]
     return list(question.answers)
 
 
 def verdict(row: dict[str, Any]) -> float | None:
-    """Return an answer's verdict for an export: 1 for right, 0 for wrong, None without a reply or a verdict."""
+    """Return the verdict on an answer: 1 for right, 0 for wrong, None without a reply or a verdict."""
     return None if row["correct"] is None or row["outcome"] in NO_REPLY else float(row["correct"])

@@ -132,7 +132,7 @@ def _samples(file: Path, ids: Sequence[Any], zstd_error: type[Exception]) -> Ite
 
 
 def _last_temperature(raw: Mapping[str, Any], default: float | None) -> Any:
-    """Return the temperature of inspect_ai's last model call, in which a solver may override that of the header."""
+    """Return the temperature of a sample's last model call, in which a solver may override that of the header."""
     calls = [each for each in raw.get("events") or [] if isinstance(each, dict) and each.get("event") == "model"]
     config = calls[-1].get("config") if calls else None
     temperature = config.get("temperature") if isinstance(config, dict) else None
@@ -220,7 +220,7 @@ def failure(output: Any) -> str | None:
 
 
 def _scores(scores: Any) -> dict[str, float]:
-    """Return inspect_ai's scores that are numbers, or letters for numbers."""
+    """Return the scores of a sample that are numbers, or letters for numbers."""
     values = {name: _VALUES.get(str(score.value), score.value) for name, score in scores.items()}
     return {name: float(value) for name, value in values.items() if isinstance(value, bool | int | float)}
 
@@ -250,7 +250,7 @@ _STOPPED = {"stop": "stop", "length": "max_tokens", "tool": "tool_calls", "filte
 
 
 def write_inspect(answers: FinishedAnswers, folder: Path) -> list[Path]:
-    """Write a run as inspect_ai's log into a folder; return its file. UserError where inspect_ai is not installed."""
+    """Write a run as a log of inspect_ai into a folder; return its file. UserError if inspect_ai is not installed."""
     try:
         from inspect_ai.log import write_eval_log
     except ImportError as problem:
@@ -393,7 +393,9 @@ def _results(answers: FinishedAnswers, samples: int) -> "EvalResults":
 
 
 def _reductions(answers: FinishedAnswers) -> "list[EvalSampleReductions]":
-    """Return inspect_ai's reductions: each metric that is a mean over questions, at each question's first sample."""
+    """Return the values of each metric that is a mean over questions, as inspect_ai's reductions: each value at the
+    first sample of its question.
+    """
     from inspect_ai.log import EvalSampleReductions, EvalSampleScore
 
     first = {each.question.id: each.name for each in reversed(answers.conditions)}

@@ -63,7 +63,7 @@ class ScoredAnswers:
         self.graded = EqualText().aggregate(self.questions, answers.filter(sampled))
 
     def breaking(self, threshold: float) -> Floats:
-        """Return each fact's breaking temperature (n,) on inspect_ai's grid (:func:`breaking_temperatures`)."""
+        """Return the breaking temperature (n,) of each fact on the task's grid (:func:`breaking_temperatures`)."""
         return breaking_temperatures(grid(self.ids, self.graded, self.planned).accuracy, self.planned, threshold)
 
     def mean(self, name: str, values: Floats, limits: Limits = SHARE) -> dict[str, _Number]:
@@ -71,8 +71,8 @@ class ScoredAnswers:
         return dict(_bounds(name, mean_estimate(values, question_groups(self.questions), limits)))
 
     def scored(self, metric: OwnMetric, names: Mapping[str, str]) -> dict[str, _Number]:
-        """Return inspect_ai's metrics that have a name in a log; the name has a temperature if there are several. While
-        a task runs there may be no sampled answer, and no metric.
+        """Return the metrics that have a name in a log; the name has a temperature if there are several. While a task
+        runs there may be no sampled answer, and no metric.
         """
         if not self.graded.num_rows:
             return {}
@@ -98,7 +98,9 @@ def _row(score: SampleScore) -> dict[str, Any]:
 
 @metric(scores="unreduced")
 def frs(d: float = 1.0, k: int = 10, threshold: float = 0.5) -> Metric:
-    """Mean Factual Robustness Score for inspect_ai; absent if there are no log-probabilities of greedy answers."""
+    """Metric for inspect_ai: mean Factual Robustness Score; absent if the provider gives no log-probabilities of greedy
+    answers.
+    """
     scoring = FactualRobustness(d=d, k=k, threshold=threshold)
 
     def compute(scores: list[SampleScore]) -> Value:
@@ -156,7 +158,9 @@ def pass_hat(trials: int) -> Metric:
 
 @metric(scores="unreduced")
 def auroc() -> Metric:
-    """Metric for inspect_ai: ranking of errors (AUROC) by each uncertainty; absent without right and wrong answers."""
+    """Metric for inspect_ai: ranking of errors (AUROC) by each uncertainty score; absent unless some answers are right
+    and some wrong.
+    """
     return _scored(ErrorDetection(), {specs_of(name)["auroc"].name: f"auroc_{name}" for name in SCORES})
 
 
@@ -173,5 +177,5 @@ def _bounds(name: str, one: Estimate) -> Iterator[tuple[str, float]]:
 
 @cache
 def _warn(sentence: str) -> None:
-    """Warn once of a metric, because inspect_ai computes metrics repeatedly."""
+    """Warn once, because inspect_ai computes metrics repeatedly."""
     log.warning(sentence)

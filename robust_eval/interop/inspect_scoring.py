@@ -54,7 +54,7 @@ def temperature_in(mark: Mapping[str, Any]) -> float:
 
 @solver
 def asked(top_logprobs: int = 0) -> Solver:
-    """Sample replies in inspect_ai at the temperature of their marks; greedy answers with ``top_logprobs``."""
+    """Sample each reply at the temperature of its mark; greedy answers with ``top_logprobs`` for each token."""
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
         t = temperature_in(mark_in(state.metadata))
@@ -119,7 +119,9 @@ def _columns_of_score(score: Score | None, text: str) -> dict[str, Any]:
 
 @score_reducer
 def answer_entropy() -> ScoreReducer:
-    """Reducer of inspect_ai: entropy (nats) of the epochs' answers; same normal forms are equal, and none is empty."""
+    """Reducer for inspect_ai: entropy (nats) of the answers of the epochs. Answers with the same normalised form are
+    equal, and an empty one does not count.
+    """
 
     def reduce(scores: list[Score]) -> Score:
         forms = Counter(form for score in scores if score.answer and (form := normal_form(score.answer)))

@@ -46,7 +46,8 @@ def frs(
     prompts: str = FEW_SHOT,
     scorer: Scorer | None = None,
 ) -> Task:
-    """Return inspect_ai's task of the Factual Robustness Score: greedy answers to questions, and trials over a grid.
+    """Return the inspect_ai task of the Factual Robustness Score: a greedy answer to each question, and trials over a
+    grid.
 
     Parameters
     ----------
@@ -94,7 +95,8 @@ def certainty(
     prompts: str = FEW_SHOT,
     scorer: Scorer | None = None,
 ) -> Task:
-    """Return inspect_ai's task of answer certainty: trials of each question at one temperature, or the model's own.
+    """Return the inspect_ai task of answer certainty: trials of each question at one temperature, by default the
+    model's own.
 
     The other parameters are those of :func:`frs`.
     """
@@ -176,11 +178,11 @@ class SettledEarly(EarlyStopping):
         return EarlyStop(id=id, epoch=epoch, reason=reason)
 
     async def complete_sample(self, id: str | int, epoch: int, scores: dict[str, SampleScore]) -> None:  # noqa: A002
-        """Count the verdict of the first inspect_ai scorer; NaN without a reply."""
+        """Count the verdict of a sample's first scorer; NaN without a reply."""
         self.values[id] += [value_to_float()(score.score.value) for score in [*scores.values()][:1]]
 
     async def complete_task(self) -> dict[str, JsonValue]:
-        """Return the number of skipped epochs of the inspect_ai task."""
+        """Return the numbers of skipped and of planned epochs of the task."""
         return {"skipped": self.skipped, "planned": self.epochs * len(self.conditions)}
 
     def _reason(self, sample_id: str | int, epoch: int) -> str | None:
@@ -257,7 +259,7 @@ def _loaded(data: Data, limit: int | None) -> tuple[str, list[tuple[Question, Sa
 
 
 def _name(question: Question, rewrite: int, t: float, conditions: int) -> str:
-    """Return the id of inspect_ai's sample: that of the question if there is one condition, or the answer is greedy."""
+    """Return the id of a sample: that of the question if there is one condition, or the answer is greedy."""
     if conditions == 1 or (t == 0 and not rewrite):
         return question.id
     return f"{question.id} {f'rewrite {rewrite}' if rewrite else f't={temperature_name(t)}'}"

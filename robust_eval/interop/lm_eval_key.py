@@ -105,8 +105,8 @@ def chosen_key(record: Mapping[str, Any], continuations: Sequence[str], likelies
 
 
 def final_answer(target: str) -> str:
-    r"""Return the answer at the end of a worked solution in lm-eval, after ``####`` or in the last ``\boxed{}``; any
-    other target unchanged.
+    r"""Return the answer at the end of a worked solution, after ``####`` or in the last ``\boxed{}``; any other target
+    unchanged.
 
     >>> final_answer("3 + 4 = 7\n#### 7"), final_answer(r"So $x = \boxed{7}$."), final_answer(" 7 ")
     ('7', '7', '7')
@@ -153,7 +153,7 @@ def configured_choices(doc_to_choice: Any, doc: Mapping[str, Any]) -> tuple[str,
 
 
 def _inexact(record: Mapping[str, Any]) -> str:
-    """Return the reason if no lm-eval metric compares a reply with the target; empty if one does, or none is logged."""
+    """Return the reason if no logged metric compares a reply with the target; empty if one does, or none is logged."""
     metrics = record.get("metrics")
     names = [str(each) for each in metrics] if isinstance(metrics, list) else []
     is_exact = not names or _EXACT & set(names)
@@ -170,14 +170,14 @@ def _indexed(targets: Sequence[str], choices: tuple[str, ...], doc: Mapping[str,
 
 
 def _texts_of_letters(choices: Sequence[str], doc: Mapping[str, Any]) -> Sequence[str]:
-    """Return the choices in a column of lm-eval's document if ``choices`` are their letters, else ``choices``."""
+    """Return the choices in a column of the document if ``choices`` are their letters, else ``choices``."""
     listed, _ = listed_choices(doc)
     are_letters = [letter_in(each) for each in choices] == list(LETTERS[: len(choices)])
     return listed if are_letters and len(listed) == len(choices) else choices
 
 
 def _lettered(target: str, choices: tuple[str, ...], labels: Sequence[str]) -> Key:
-    """Return an lm-eval key for a target that is the label of a choice, by default a letter."""
+    """Return the key for a target that is the label of a choice, by default a letter."""
     index = labels.index(target) if target in labels else ord(letter_in(target) or "A") - ord("A")
     if not choices:
         return Key(unknown="the target is a letter, and neither document nor prompt lists choices")
@@ -195,7 +195,7 @@ def _chosen(choices: Sequence[str], correct: int) -> Key:
 
 
 def _columns(doc: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return choices of an lm-eval document with a column for each: A, B, C; option_a, option_b; ending0, ending1."""
+    """Return the choices of a document with a column for each: A, B, C; option_a, option_b; ending0, ending1."""
     groups: dict[str, dict[str, str]] = {}
     for name, value in doc.items():
         match = _COLUMN.fullmatch(name)

@@ -54,7 +54,7 @@ class _Document:
 
 
 def read_lm_eval(file: Path) -> Iterator[LoggedAnswer]:
-    """Yield answers to each lm-eval document once, with all filters' scores. UserError names the document."""
+    """Yield the answers to each document once, with the scores of all filters. UserError names the document."""
     task = _task(file)
     documents: dict[str, _Document] = {}
     ids: set[str] = set()
@@ -125,7 +125,7 @@ def _arguments(record: Any, task: _Task, where: str) -> list[tuple[Any, Any]]:
 
 
 def _messages(context: Any, where: str) -> tuple[tuple[tuple[str, str], ...], bool]:
-    """Return the messages of lm-eval's context, and True for a conversation: a list of messages, or its JSON."""
+    """Return the messages of a context, and True for a conversation: a list of messages, or its JSON."""
     if isinstance(context, list) and len(context) == 1 and isinstance(context[0], str):
         context = context[0]  # lm-eval's JsonChatStr
     messages = context
@@ -178,7 +178,7 @@ def _generated(
 def _distribution(
     record: Any, document_id: str, arguments: Sequence[Any], task: _Task, document: _Document, where: str
 ) -> Iterator[LoggedAnswer]:
-    """Yield lm-eval's likeliest choice as greedy answer, and each choice with its probability at temperature 1."""
+    """Yield the likeliest choice as the greedy answer, and each choice with its probability at temperature 1."""
     contexts = [context for context, _ in arguments]
     continuations = [str(each).strip() for _, each in arguments]
     half = len(arguments) // 2
@@ -223,7 +223,7 @@ def _distribution(
 
 
 def _likelihoods(resps: Sequence[Any], where: str) -> Any:
-    """Return each choice's log-likelihood in lm-eval's sample: the first number of its first repeat."""
+    """Return the log-likelihood of each choice: the first number of its first repeat."""
 
     def log_likelihood(resp: Any) -> float:
         return log_likelihood(resp[0]) if isinstance(resp, list) else float(resp)

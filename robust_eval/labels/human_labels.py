@@ -43,7 +43,7 @@ def count_labelled(graded: Mapping[str, pa.Table], labels: pa.Table) -> int:
 
 
 class _Votes:
-    """Votes: human labels of one answer from all labellers, and its sampling method."""
+    """Human labels of one answer from all labellers, and the sampling method of the answer."""
 
     def __init__(self, label: Mapping[str, Any]) -> None:
         self.method, self.stratum, self.size = label["drawn"], label["stratum"], label["stratum_size"]
@@ -61,7 +61,7 @@ class _Votes:
 
 
 def _majority(votes: Mapping[str, float | None]) -> float:
-    """Return the human label of more than half; NaN without one, and where it is None."""
+    """Return the vote of more than half of the labellers; NaN without one, and where it is None."""
     if not votes:
         return np.nan
     vote, number = Counter(votes.values()).most_common(1)[0]
@@ -88,8 +88,8 @@ def _votes(labels: pa.Table, samplers: list[str], unanswerable: Collection[str])
 
 
 def _places(name: str, table: pa.Table) -> list[tuple[tuple[str, ...], str]]:
-    """Return each answer's place for human labels, and its text; for choices in another order or form, preceded by
-    these: the same letter is another answer there.
+    """Return the place and the text of each answer. If its choices have another order or form, this precedes the text:
+    the same letter is another answer there.
     """
     columns = ("question_id", "rewrite", "temperature", "trial", "text", "form")
     records = rows(table, *columns)

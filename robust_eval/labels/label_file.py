@@ -97,7 +97,7 @@ def _first(record: Mapping[str, Any], names: tuple[str, ...], where: str) -> str
 
 
 def place_of(sampler: str, question_id: str, rewrite: int, temperature: float, trial: int) -> tuple[str, ...]:
-    """Return the place of an answer in a run as a key of labels; a temperature of NaN is equal to itself in it."""
+    """Return the place of an answer in a run, as a key for labels; a temperature of NaN is equal to itself in it."""
     level = "own" if math.isnan(temperature) else repr(float(temperature))
     return sampler, question_id, str(rewrite), level, str(trial)
 

@@ -70,8 +70,8 @@ def sample(graded: pa.Table, by: str, size: int, seed: int) -> list[SampledAnswe
 
 
 def _allocated(strata: Sequence[str], numbers: Sequence[int]) -> list[int]:
-    """Return a sample's numbers of answers in an order whose every prefix has from each of the ``strata`` a share
-    proportional to the square root of its size; those of one stratum stay in their order.
+    """Order the numbers of answers such that every prefix has from each of the ``strata`` a share proportional to the
+    square root of its size; those of one stratum stay in their order.
     """
     sizes, turn = Counter(strata), Counter[str]()
     places: list[tuple[float, str, int]] = []
@@ -83,6 +83,6 @@ def _allocated(strata: Sequence[str], numbers: Sequence[int]) -> list[int]:
 
 
 def _alternating(first: Sequence[int], second: Sequence[int]) -> Iterator[int]:
-    """Yield a sample's items of two sequences in turns, then the rest of the longer one."""
+    """Yield the items of two sequences in turns, then the rest of the longer one."""
     for pair in zip_longest(first, second):
         yield from (number for number in pair if number is not None)

@@ -17,7 +17,7 @@ from robust_eval.runtime.process import process_lock
 
 
 class LabelItem(NamedTuple):
-    """Reply to label; a reply that was drawn several times is shown once."""
+    """Reply to be labelled; a reply that was drawn several times is shown once."""
 
     number: int
     question: Question
@@ -49,7 +49,7 @@ class Labelling:
 
     @property
     def done(self) -> int:
-        """Number of replies labelled in the session."""
+        """Number of replies that this person has labelled."""
         return len(self._labels)
 
     def __len__(self) -> int:

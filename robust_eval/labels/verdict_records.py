@@ -20,8 +20,8 @@ EVOUNA_FIELDS = ("set", "question", "accepted", "model", "reply", "human")
 
 
 class RunReading(NamedTuple):
-    """Recorded grading of a reply in a run: extracted answer and its rule, or the reason for none; outcome; verdict of
-    the grader.
+    """Grading of a reply in a run: extracted answer and its rule, or the reason for none; outcome; verdict of the
+    grader.
     """
 
     answer: str | None
@@ -47,7 +47,7 @@ class Record:
 
 
 def labelled_records(graded: Mapping[str, pa.Table], questions: Mapping[str, Question], data: str) -> list[Record]:
-    """Return the records of the answers in tables with human labels
+    """Return a record for each labelled answer in tables with human labels
     (:func:`robust_eval.labels.human_labels.with_human_labels`); ``data`` names the data set.
     """
     records: list[Record] = []

@@ -292,7 +292,7 @@ def _disagreeing(result: Result) -> list[dict[str, Any]]:
 
 
 def _wording(question: Question, rewrite: int) -> str:
-    """Return the wording of a question, or that of one of its rewrites, of which recorded answers may lack the texts."""
+    """Return the wording of a question or of one of its rewrites, whose texts recorded answers may lack."""
     wordings = (question.text, *question.rewrites)
     return wordings[rewrite] if rewrite < len(wordings) else f"rewrite {rewrite}"
 

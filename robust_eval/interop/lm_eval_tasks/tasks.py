@@ -127,13 +127,13 @@ def aggregations(metric: str) -> dict[str, Callable[[Sequence[QuestionValue]], f
 
 
 def _mean_part(index: int, question_values: Sequence[QuestionValue]) -> float:
-    """Return a task's mean over questions, without undefined ones, or a bound of its interval; NaN without any."""
+    """Return a metric's mean over questions, without undefined ones, or a bound of its interval; NaN without any."""
     numbers, groups, values = _by_question(question_values)
     return mean_estimate(numbers, groups, (0.0, max(one.maximum for one in values)))[index]
 
 
 def _ranking_part(index: int, question_values: Sequence[QuestionValue]) -> float:
-    """Return a task's AUROC of values, or a bound of its interval; NaN unless some answers are right and some wrong."""
+    """Return the AUROC of the values, or a bound of its interval; NaN unless some answers are right and some wrong."""
     numbers, groups, values = _by_question(question_values)
     return error_ranking(numbers, [one.correct for one in values], groups).auroc.estimate[index]
 
@@ -141,7 +141,7 @@ def _ranking_part(index: int, question_values: Sequence[QuestionValue]) -> float
 def _by_question(
     question_values: Sequence[QuestionValue],
 ) -> tuple[Floats, list[str] | None, list[QuestionValue]]:
-    """Return the lm-eval samples' numbers, NaN where undefined, with the groups of questions."""
+    """Return the numbers of a metric, NaN where undefined, with the groups of questions and the stored values."""
     values = [QuestionValue(*one) for one in question_values]
     numbers = np.array([math.nan if one.value is None else one.value for one in values])
     return numbers, question_groups([Question(one.question, "", group=one.group) for one in values]), values
@@ -156,7 +156,7 @@ class DocumentRequest(NamedTuple):
 
 
 class RepeatedQuestions(Task):  # type: ignore[misc]  # lm-eval is not typed
-    """Task for lm-eval of repeated questions; a subclass defines the temperatures and the metrics.
+    """Task of repeated questions for lm-eval; a subclass defines the temperatures and the metrics.
 
     ``config`` is that of lm-eval, whose metadata hold :class:`Options` under ``robust_eval``; in Python these are
     keyword arguments. UserError for wrong options, and for data that cannot be read.
@@ -189,7 +189,7 @@ class RepeatedQuestions(Task):  # type: ignore[misc]  # lm-eval is not typed
         self._repeated, self._varied = False, False
 
     def plan(self) -> dict[float, int]:
-        """Return the number of replies at each temperature that the lm-eval task plans, ascending."""
+        """Return the number of replies that the task plans at each temperature, ascending."""
         raise NotImplementedError
 
     def metrics(self) -> dict[str, bool]:
@@ -197,7 +197,7 @@ class RepeatedQuestions(Task):  # type: ignore[misc]  # lm-eval is not typed
         raise NotImplementedError
 
     def values(self, question: Question, graded: pa.Table) -> Mapping[str, tuple[float, ...]]:
-        """Return the value of each lm-eval metric for a question, its maximum, and for :data:`AUROC` the verdict."""
+        """Return the value of each metric for a question, its maximum, and for :data:`AUROC` the verdict."""
         raise NotImplementedError
 
     def get_config(self, key: str) -> Any:
@@ -255,7 +255,7 @@ class RepeatedQuestions(Task):  # type: ignore[misc]  # lm-eval is not typed
     def construct_requests(
         self, doc: Mapping[str, Any], ctx: Any, metadata: tuple[str, int, int], **kwargs: Any
     ) -> list[Instance]:
-        """Return lm-eval's requests of a question; UserError if the command line sets what the task varies."""
+        """Return the requests for a question; UserError if the command line sets a setting that the task varies."""
         generation_settings = self._config.generation_kwargs
         if refused_settings := {"temperature", "do_sample", "seed"} & generation_settings.keys():
             raise UserError(
@@ -275,7 +275,7 @@ class RepeatedQuestions(Task):  # type: ignore[misc]  # lm-eval is not typed
         ]
 
     def process_results(self, doc: Mapping[str, Any], results: Sequence[Sequence[Any]]) -> dict[str, QuestionValue]:
-        """Grade all replies to a question as a run of robust_eval does, and return the lm-eval task's values."""
+        """Grade all replies to a question as a run of robust_eval does, and return the value of each metric."""
         question = self.questions[doc["id"]]
         table = answer_table(
             {"question_id": question.id, "rewrite": 0, "temperature": request.temperature, "trial": trial}
@@ -308,7 +308,7 @@ class RepeatedQuestions(Task):  # type: ignore[misc]  # lm-eval is not typed
         return {name: part for metric in self.metrics() for name, part in aggregations(metric).items()}
 
     def higher_is_better(self) -> dict[str, bool]:
-        """Return True for each lm-eval metric of which more is better."""
+        """Return for each metric, and the bounds of its interval, True if higher is better."""
         return {f"{metric}{suffix}": better for metric, better in self.metrics().items() for suffix in BOUNDS}
 
     def _requests(self) -> list[DocumentRequest]:
@@ -329,12 +329,14 @@ class RepeatedQuestions(Task):  # type: ignore[misc]  # lm-eval is not typed
 
 
 class FactualRobustnessTask(RepeatedQuestions):
-    """Task for lm-eval of the known facts' breaking temperatures: greedy answers, and trials over a grid."""
+    """Task for lm-eval: breaking temperatures of the known facts, by a greedy answer to each question and trials over a
+    grid.
+    """
 
     NAME = "robust_eval_frs"
 
     def plan(self) -> dict[float, int]:
-        """Return the lm-eval task's numbers of replies, by default the paper's ten trials."""
+        """Return the number of replies at each temperature: one greedy answer; by default the paper's ten trials."""
         return {0.0: 1, **dict.fromkeys(self.options.temperatures, self.options.trials or 10)}
 
     def metrics(self) -> dict[str, bool]:
@@ -345,7 +347,7 @@ class FactualRobustnessTask(RepeatedQuestions):
         return dict.fromkeys(["known", "breaking_temperature", "unbroken_share", *levels], True)
 
     def values(self, question: Question, graded: pa.Table) -> Mapping[str, tuple[float, ...]]:
-        """Return the lm-eval values of :meth:`metrics`; NaN for a fact that is not known, or does not break."""
+        """Return the values of :meth:`metrics`; NaN for a fact that is not known, or does not break."""
         levels = self.options.temperatures
         greedy = pc.equal(graded["temperature"], 0)
         is_known = float(verdicts(graded.filter(greedy))[0])
@@ -380,7 +382,7 @@ class AnswerCertaintyTask(RepeatedQuestions):
         return {"answer_entropy": False, "error_rate": False, AUROC: True} | rates
 
     def values(self, question: Question, graded: pa.Table) -> Mapping[str, tuple[float, ...]]:
-        """Return the lm-eval values of :meth:`metrics`; NaN without an answer."""
+        """Return the values of :meth:`metrics`; NaN without an answer."""
         measured = Measured(graded.slice(0, 0), graded)
         certainty, reliability, detection = (
             metric.score([question], measured, seed=0)
