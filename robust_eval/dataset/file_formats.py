@@ -154,7 +154,7 @@ class DelimitedTable:
 
     @cached_property
     def separator(self) -> str:
-        """Separator of the columns."""
+        """Separator of the columns in the file."""
         first = next(iter(text_lines(self.file, self.encoding)), (1, ""))[1]
         if naming_line := _NAMED_SEPARATOR.fullmatch(first):
             return naming_line.group(1)
@@ -168,7 +168,7 @@ class DelimitedTable:
         return next(iter(fitting + several), default)
 
     def _table(self) -> tuple[list[str], Iterator[Row]]:
-        """Return the names of the columns, empty for an ignored one, and the rows with a field for each."""
+        """Return the names of the file's columns, empty for an ignored one, and the rows with a field for each."""
         self._refuse_archive()
         rows = self._rows(self.separator)
         header = list(self.header) or next(rows, (0, []))[1]

@@ -100,7 +100,7 @@ class Separators:
         self._examples: dict[str, str] = {}
 
     def add(self, cell: Any, texts: list[Any]) -> None:
-        """Count a cell with its texts."""
+        """Count a cell of the column with its texts."""
         self._filled += bool(texts)
         if isinstance(cell, str) and texts == [cell]:
             text = cell.strip()
