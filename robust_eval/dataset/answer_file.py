@@ -304,7 +304,7 @@ class AnswerFile:
                 refuse(name, _are_logarithms(columns[name]), "natural logarithms of probabilities, at most 0")
 
     def _refuse_repetitions(self, columns: Mapping[str, Any], condition: NDArray[np.intp]) -> None:
-        """Raise UserError for an answer with the sampler, question, rewrite, temperature and trial of an earlier one."""
+        """Raise UserError for an answer with an earlier one's sampler, question, rewrite, temperature and trial."""
         _, first, inverse = np.unique(groups(condition, columns["trial"]), return_index=True, return_inverse=True)
         earlier = first[inverse]
 
