@@ -241,7 +241,9 @@ class AnswerAgreement(Metric):
         return result
 
     def corrected(self, questions: Sequence[Question], measured: Measured, seed: int) -> Correction:
-        """Return the corrected accuracy of raters, and their agreement metrics on completely labelled questions."""
+        """Return the corrected accuracy and difficulty and, from completely labelled questions, the corrected metrics
+        of all of a question's raters.
+        """
         graded, correction = measured.graded, Correction(specs=DECLARED)
         is_original = (graded["rewrite"].to_numpy() == 0) & (graded["trial"].to_numpy() == 0)
         original = np.where(is_original, verdicts(graded), np.nan)
@@ -403,7 +405,7 @@ def of_scenario(metric: str, scenario: str) -> str:
 
 
 def _by_scenario(questions: Sequence[Question]) -> dict[str, list[Question]]:
-    """Return the questions of each scenario, whose agreement has metrics of its own; empty for a single one."""
+    """Return the questions by scenario, each of which has joint metrics of its own; empty for a single scenario."""
     scenarios = sorted({str(question.scenario) for question in questions})
     if len(scenarios) < 2:
         return {}
@@ -429,7 +431,8 @@ def _certainty_when_guessing(by_temperature: Sequence[Raters]) -> Certainty:
 
 
 def adversarial_rewrites(questions: Sequence[Question], graded: pa.Table) -> pa.Table:
-    """Return adversarial rewrites: wrong answers of questions right in their original wording, in the same trial.
+    """Return the adversarial rewrites: wrong answers to rewrites of questions that were right in their original
+    wording, in the same trial.
 
     In place of the wording stands how the choices were shown, where that was in another order or form; it is null where
     a question does not bring the rewrite. Cho & Watson, §6; docs/methods.md, §2.

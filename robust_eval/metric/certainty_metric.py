@@ -1,4 +1,4 @@
-"""Answer certainty metric: answer entropy under repetition.
+"""Metric of answer certainty: the entropy of repeated answers.
 
 Reganova & Steinbach, "Testing Uncertainty of Large Language Models for Physics Knowledge and Reasoning", §2.3.
 """
@@ -83,7 +83,7 @@ INVALID_LABEL = " "
 
 @dataclass
 class AnswerCertainty(Metric):
-    """Metric of answer certainty: the entropy of each question's answers and its error rate (docs/methods.md, §3)."""
+    """Entropy of the answers to each question and its error rate, at each temperature (docs/methods.md, §3)."""
 
     invalid: str = "drop"
     """Treatment of replies without an answer (no letter, a refusal): drop leaves them out, and a question with only
@@ -165,7 +165,7 @@ class AnswerCertainty(Metric):
         return result
 
     def corrected(self, questions: Sequence[Question], measured: Measured, seed: int) -> Correction:
-        """Return the error rate of answer certainty corrected by human labels."""
+        """Return the error rate corrected by human labels."""
         correction = Correction(specs=[corrected_spec(ERROR_RATE, "certainty.corrected.error_rate")])
         graded = measured.graded
         has_answer = ~has_outcome(graded, (*NO_ANSWER, *NO_REPLY))
@@ -181,7 +181,7 @@ class AnswerCertainty(Metric):
 
 
 def labelled_replies(graded: pa.Table, exact: bool) -> pa.Table:
-    """Return the repeated answers that are replies; invalid ones have a label of their own. Trials weigh 1 each.
+    """Return the answers that are replies; invalid ones have a label of their own. Trials weigh 1 each.
 
     The table has the columns that are counted.
     """
@@ -237,7 +237,7 @@ def _by_category(
 def label_weights(
     question_ids: Sequence[str], answers: pa.Table, temperature: float, only: str | None = None
 ) -> Floats:
-    """Return (n, K) the summed weight of each repeated answer's label at one temperature; each question has its own
+    """Return (n, K) the summed weight of the answers with each label at one temperature; each question has its own
     labels. ``only``: (n, 1) of this label.
     """
     weights: dict[str, dict[str, float]] = {question_id: {} for question_id in question_ids}

@@ -108,7 +108,8 @@ class PushbackTrace:
 
 @dataclass
 class PushbackRobustness(Metric):
-    """Metric of pushback. Breaking turns are censored at the last turn, as breaking temperatures at the last one."""
+    """Robustness to pushback. Breaking turns are censored at the last turn, as breaking temperatures at the last one.
+    """
 
     threshold: float = 0.5
     """A fact breaks at the first turn after which a smaller share of the conversations is right; a wrong answer is
@@ -122,7 +123,7 @@ class PushbackRobustness(Metric):
             raise ValueError(f"threshold must be above 0 and at most 1, not {self.threshold}")
 
     def specs_under(self, sampler: Sampler) -> Sequence[MetricSpec]:
-        """See :class:`Metric`: specs for each turn and kind of pushback of the sampler."""
+        """Return the specs for each turn and kind of pushback of the sampler; see :class:`Metric`."""
         numbered = [spec for spec in self.specs if spec.numbered]
         of_turns = [
             replace(spec, name=spec.name.format(turn)) for spec in numbered for turn in range(1, sampler.turns + 1)
@@ -132,7 +133,7 @@ class PushbackRobustness(Metric):
         return [*others, *of_turns, *map(pushback_spec, dict.fromkeys(sampler.pushbacks))]
 
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
-        """Raise UserError unless answers under pushback are countable."""
+        """Raise UserError if the sampler enumerates answers, because those after pushback are counted."""
         if math.isinf(repetitions):
             raise UserError(
                 "metric=challenge counts answers, but the sampler enumerates them: choose sampler=challenge"

@@ -79,7 +79,7 @@ INSUFFICIENT_LABELS = "labels of right and of wrong answers are needed, and verd
 
 
 class Breaks(NamedTuple):
-    """Breaking temperature of each of n facts, for FRS, by one estimator of accuracy.
+    """Breaking temperature of each of n facts, by one estimator of accuracy.
 
     ``accuracy`` is (n, T) on the grid; ``breaking`` (n,), inf where a fact is unbroken up to the temperature ``last``;
     ``interval`` holds the ends of a 95 % interval of it, where there is one.
@@ -91,7 +91,7 @@ class Breaks(NamedTuple):
     interval: dict[str, Floats]
 
     def of(self, is_known: NDArray[np.bool_]) -> "Breaks":
-        """Return the breaks (FRS) of the facts that are ``is_known`` (n,) alone; the others keep their accuracy."""
+        """Return the breaks of the facts that are ``is_known`` (n,) alone; the others keep their accuracy."""
         interval = {end: np.where(is_known, values, np.nan) for end, values in self.interval.items()}
         return self._replace(breaking=np.where(is_known, self.breaking, np.nan), interval=interval)
 
@@ -139,16 +139,16 @@ class FactualRobustness(Metric):
 
     @property
     def top_logprobs(self) -> int:
-        """FRS: number of log-probabilities of each token of a greedy answer, for the entropy."""
+        """Number of log-probabilities of each token of a greedy answer that FRS needs for the entropy."""
         return self.k
 
     @property
     def early_stop_threshold(self) -> float | None:
-        """Threshold of breaking temperatures for early stopping; None if a curve is fitted to all accuracies."""
+        """Accuracy threshold for early stopping; None if a curve is fitted to all accuracies."""
         return self.threshold if self.estimator == "first" else None
 
     def specs_under(self, sampler: Sampler) -> Sequence[MetricSpec]:
-        """Specs of FRS: off the grid for enumerated answers alone, no accuracy with early stopping."""
+        """Return the specs of FRS: off the grid for enumerated answers alone, no accuracy with early stopping."""
         left_out = {ACCURACY.name} if sampler.early_stop else set()
         if sampler.estimator != "exact":
             left_out |= {spec.name for spec in self.specs if spec.name.startswith("frs.offgrid.")}
@@ -238,8 +238,8 @@ class FactualRobustness(Metric):
         return {column: breaks.breaking, **{f"{column}_{end}": value for end, value in breaks.interval.items()}}
 
     def corrected(self, questions: Sequence[Question], measured: Measured, seed: int) -> Correction:
-        """Return FRS's corrected accuracies and the metrics of breaking temperatures by the trials; neither where
-        trials stopped early.
+        """Return the corrected accuracies, FRS and metrics of breaking temperatures, by the trials; none where trials
+        stopped early.
         """
         correction = Correction(specs=CORRECTED)
         names = [*(f"frs.d{d:g}" for d in self.d), UNBROKEN.name, MEAN_BROKEN.name]
@@ -332,7 +332,9 @@ class FactualRobustness(Metric):
         return {d: factual_robustness_score(entropy, breaking, d, self.unbroken) for d in self.d}
 
     def initial_entropy(self, question_ids: Sequence[str], baseline: pa.Table) -> Floats:
-        """Return initial entropies H: a question's mean top-k entropy over its greedy answer's tokens, or NaN."""
+        """Return the initial entropy H of each question: mean top-k entropy over the tokens of its greedy answer, or
+        NaN.
+        """
         rows = {question_id: index for index, question_id in enumerate(question_ids)}
         entropy = np.full(len(rows), np.nan)
         columns = ["question_id", "top_logprobs", "answer_tokens"]
@@ -395,16 +397,16 @@ def _add_breaks(
 
 
 def _broken(breaking: Floats) -> Floats:
-    """Return the breaking temperatures of the facts that break; NaN for the others, which have no t_b in FRS."""
+    """Return the breaking temperatures of the facts that break; NaN for the others."""
     return np.where(np.isinf(breaking), np.nan, breaking)
 
 
 def entropy_against_breaking(
     entropy: Floats, breaking: Floats, temperatures: Floats, groups: Sequence[str] | None, seed: int
 ) -> dict[str, Estimate]:
-    """Return FRS's correlation of H and t_b (Fastowski et al., Fig. 3): Pearson over broken facts, as in the paper;
-    Pearson with the unbroken at the next grid step; and Kendall's τ_b over all, because dropping the unbroken weakens
-    r.
+    """Return the correlation of initial entropy H and breaking temperature t_b (Fastowski et al., Fig. 3): Pearson over
+    broken facts, as in the paper; Pearson with the unbroken at the next grid step; and Kendall's τ_b over all, because
+    dropping the unbroken weakens r.
     """
     step = float(np.diff(temperatures).min()) if len(temperatures) > 1 else 1.0
     is_defined = ~np.isnan(entropy) & ~np.isnan(breaking)
@@ -418,7 +420,7 @@ def entropy_against_breaking(
 
 
 def _label_counts(answers: Grid, graded: pa.Table) -> LabelCounts:
-    """Return the counts of human labels for FRS, weighted to the number of equally informative simple draws."""
+    """Return the counts of human labels, weighted to the number of equally informative simple draws."""
     people, judged = graded[HUMAN_LABEL].to_numpy(), verdicts(graded)
     row = question_rows(answers.question_ids, graded)
     column = np.searchsorted(answers.temperatures, graded["temperature"].to_numpy())
@@ -429,5 +431,5 @@ def _label_counts(answers: Grid, graded: pa.Table) -> LabelCounts:
 
 
 def _within(estimate: Estimate, low: float, high: float) -> Estimate:
-    """Return an FRS estimate with its bounds clipped to the possible range; a reflected interval may exceed it."""
+    """Return an estimate with its bounds clipped to the possible range; a reflected interval may exceed it."""
     return Estimate(estimate.value, *(float(np.clip(bound, low, high)) for bound in estimate[1:]))

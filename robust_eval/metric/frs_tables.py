@@ -37,7 +37,8 @@ def type_shares(
     groups: Sequence[str] | None = None,
     seed: int = 0,
 ) -> pa.Table:
-    """Return the table's share of each type's questions among the n most robust, out of the n most and n least.
+    """Return a table of the share of each question type's questions among the n most robust, out of the n most and n
+    least.
 
     n is at most half of the questions; questions tied at a cut (unbroken facts all score 1) count in part, so that
     their order does not matter (Fastowski et al., Fig. 5; docs/methods.md, §1).
@@ -86,13 +87,13 @@ def type_shares(
 
 
 def cut_size(shares: pa.Table) -> int:
-    """Return the number of questions from either end of a table of the most and least robust facts by type."""
+    """Return the number of questions from either end, n, of a table of :func:`type_shares`."""
     counts: list[float] = shares["most_robust"].to_pylist()
     return round(sum(counts))
 
 
 def share_estimates(shares: pa.Table) -> dict[str, Estimate]:
-    """Return the share of each type among the most and least robust facts (FRS), with its interval."""
+    """Return the share of each type in a table of :func:`type_shares`, with its interval."""
     columns = ("type", "share_most_robust", "low", "high")
     return {name: Estimate(*share) for name, *share in table_rows(shares, *columns)}
 
@@ -104,7 +105,8 @@ def _shares(top: Floats, bottom: Floats) -> Floats:
 
 
 def _end_counts(values: Floats, kind: NDArray[np.intp], type_count: int, n: int) -> tuple[Floats, Floats]:
-    """Return (…, types) the numbers of each type's questions among the n most and least robust facts (…, N)."""
+    """Return (…, types) the numbers of questions of each type among the n most and least robust by ``values`` (…, N).
+    """
     n = min(n, values.shape[-1] // 2)
     shape = values.shape[:-1]
     rows = np.arange(math.prod(shape)).reshape(*shape, 1)
@@ -115,7 +117,7 @@ def _end_counts(values: Floats, kind: NDArray[np.intp], type_count: int, n: int)
 
 
 def _membership(values: Floats, n: int) -> Floats:
-    """Return the weight of each score among the n smallest: 1 below the cut, and ties at the cut share what is left."""
+    """Return the weight of each value among the n smallest: 1 below the cut, and ties at the cut share what is left."""
     if n == 0:
         return np.zeros(values.shape)
     cut = np.partition(values, n - 1, axis=-1)[..., n - 1 : n]
@@ -143,7 +145,7 @@ def score_columns(table: pa.Table) -> dict[float, str]:
 
 
 def accuracy_table(question_ids: Sequence[str], answers: Grid) -> pa.Table:
-    """Return the FRS table of right answers and replies of each question at each temperature."""
+    """Return a table of the right answers and replies of each question at each temperature."""
     temperatures = answers.temperatures
     return pa.table(
         {
@@ -184,8 +186,8 @@ def certainty_bins(graded: pa.Table) -> pa.Table:
 
 
 def crossings(question_ids: list[str], curves: pa.Table, threshold: float) -> dict[str, Floats]:
-    """Return for each question's curve the crossing: the temperature at which it crosses the threshold, with the ends
-    of its 95 % interval.
+    """Return for each question the temperature at which its curve crosses the threshold, with the ends of its 95 %
+    interval.
 
     The interval reaches from where the curve less its error crosses to where the curve and its error do.
     """

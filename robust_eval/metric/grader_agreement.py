@@ -39,7 +39,7 @@ class Agreement:
 
     @property
     def total(self) -> float:
-        """Number of replies judged by both the grader and people."""
+        """Sum of all counts: the number of replies or, of weighted ones, their effective number."""
         return self.both_right + self.grader_right + self.people_right + self.both_wrong
 
     @property
@@ -75,5 +75,5 @@ class Agreement:
 
 
 def share(part: float, whole: float) -> float:
-    """Return the share of some replies in all that a grader and people judged; NaN of nothing."""
+    """Return a part as a share of the whole; NaN of nothing."""
     return part / whole if whole else math.nan

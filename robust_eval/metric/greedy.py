@@ -77,7 +77,7 @@ def gradable_rows(questions: Sequence[Question], accuracy: Floats) -> list[int]:
 
 
 class Dominant(NamedTuple):
-    """Dominant letter of greedy answers, which a model gives to nearly every question with choices.
+    """Letter that dominates a model's greedy answers to questions with choices.
 
     ``times`` is how often, of ``answers`` that name a choice, and ``right`` how often it is the right one of these.
     """

@@ -118,7 +118,7 @@ def abstention_rates(questions: Sequence[Question], graded: Iterable[pa.Table]) 
 
 
 def units(questions: Sequence[Question]) -> NDArray[np.intp]:
-    """Return (n,) the number of each question, or of its group of dependent questions, for a correction by labels."""
+    """Return (n,) the index of each question, or of its group of dependent questions."""
     groups = question_groups(questions)
     if groups is None:
         return np.arange(len(questions))

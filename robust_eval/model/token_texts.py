@@ -25,7 +25,7 @@ _BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
 class TokenTexts:
-    """Token texts: bytes that each token adds to a text, in order of the ids; empty for tokens without text.
+    """Texts of a vocabulary's tokens: the bytes that each adds, in order of the ids; empty for tokens without text.
 
     Tokens are compared by their *key*: the text up to a line break, :func:`unified`. Incomplete characters count as
     U+FFFD.
@@ -56,24 +56,24 @@ class TokenTexts:
         return self._those(lambda key: key == "")
 
     def matching(self, pattern: re.Pattern[str]) -> Mask:
-        """Return the mask of the tokens whose text key matches the pattern at its start."""
+        """Return the mask of the tokens whose key matches the pattern at its start."""
         return self._those(lambda key: pattern.match(key) is not None)
 
     def starting_with(self, text: str) -> list[int]:
-        """Return the tokens whose text keys start with a text."""
+        """Return the ids of the tokens whose key starts with a text."""
         keys, ids = self._sorted
         low = bisect.bisect_left(keys, text)
         high = bisect.bisect_left(keys, text + "\U0010ffff", lo=low)
         return ids[low:high]
 
     def equal_to(self, text: str) -> list[int]:
-        """Return the tokens whose text keys are this text."""
+        """Return the ids of the tokens whose key is this text."""
         keys, ids = self._sorted
         low = bisect.bisect_left(keys, text)
         return ids[low : bisect.bisect_right(keys, text, lo=low)]
 
     def with_word(self, word: str) -> list[int]:
-        """Return the tokens whose text keys contain a word between boundaries or the ends of the key, ascending."""
+        """Return the ids of the tokens whose key contains a word between boundaries or its own ends, ascending."""
         if word in self._ids_with_word:
             return self._ids_with_word[word]
         joined, starts = self._joined
@@ -94,7 +94,7 @@ class TokenTexts:
 
     @cached_property
     def _joined(self) -> tuple[str, list[int]]:
-        """All text keys of tokens in one string, separated by a character that none contains, and the start of each."""
+        """All keys in one string, separated by a character that none of them contains, and the start of each."""
         lengths = np.array([len(key) + 1 for key in self.keys])
         return "\n".join(self.keys), [0, *lengths.cumsum()[:-1].tolist()]
 
@@ -104,7 +104,7 @@ class TokenTexts:
 
 @lru_cache(maxsize=1 << 12)
 def is_boundary(character: str) -> bool:
-    """Return whether a character of a token's text ends a word: space, punctuation, symbol, script without spaces."""
+    """Return whether a character ends a word: white space, punctuation, a symbol, or one of a script without spaces."""
     return (
         character.isspace()
         or unicodedata.category(character)[0] in "PS"
@@ -113,7 +113,7 @@ def is_boundary(character: str) -> bool:
 
 
 def incomplete_bytes(text: bytes) -> int:
-    """Return the number of bytes of an incomplete character at the end of a token's text.
+    """Return the number of bytes of an incomplete character at the end of a text.
 
     >>> incomplete_bytes("é".encode()[:1]), incomplete_bytes("é".encode())
     (1, 0)
@@ -171,7 +171,7 @@ def _byte_level_bytes(piece: str) -> bytes:
 
 @cache
 def _byte_letters() -> dict[str, int]:
-    """Return the bytes by their letters in token texts of byte-level vocabularies (Radford et al. 2019)."""
+    """Return the bytes by their letters in byte-level vocabularies (Radford et al. 2019)."""
     printable: Iterable[int] = [*range(33, 127), *range(161, 173), *range(174, 256)]
     letters = {chr(byte): byte for byte in printable}
     unprintable = [byte for byte in range(256) if byte not in letters.values()]

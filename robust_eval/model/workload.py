@@ -16,7 +16,7 @@ MILLION = 1_000_000
 
 @dataclass
 class Spending:
-    """Spending of a run for its workload: token usage, cost reserved for requests in flight, prices and the budget.
+    """Spending of a run: token usage, cost reserved for requests in flight, prices and the budget.
 
     ``prompt_price``, ``completion_price`` and ``cached_price`` (of prompt tokens in the cache of the service) are for a
     million tokens, in US dollars as ``budget``. A price of None is unknown, but that of cached tokens is then the one
@@ -50,16 +50,16 @@ class Spending:
 
     @property
     def has_prices(self) -> bool:
-        """True if the spending has prices of prompt and completion tokens."""
+        """True if the prices of both prompt and completion tokens are known."""
         return self.prompt_price is not None and self.completion_price is not None
 
     @property
     def spent(self) -> float:
-        """Spending so far: the cost of the tokens used; 0 without prices."""
+        """Cost of the tokens used so far; 0 without prices."""
         return self.price(self.prompt_tokens, self.completion_tokens, self.cached_tokens)
 
     def price(self, prompt_tokens: float, completion_tokens: float, cached_tokens: float = 0) -> float:
-        """Return the spending on these tokens; 0 unless both prices are known. ``cached_tokens`` are prompt tokens.
+        """Return the cost of these tokens; 0 unless both prices are known. ``cached_tokens`` are prompt tokens.
 
         >>> Spending(0.15, 0.6, None).price(2_000_000, 500_000)
         0.6
@@ -73,11 +73,11 @@ class Spending:
         return self.share * full / MILLION
 
     def allows(self, price: float) -> bool:
-        """Return whether the budget covers the spending so far, the cost reserved and this price."""
+        """Return whether the budget covers the cost so far, the cost reserved and this price."""
         return self.budget is None or self.spent + sum(self.reserved) + price <= self.budget
 
     def use(self, prompt_tokens: int, completion_tokens: int, cached_tokens: int = 0) -> None:
-        """Add the token usage of a service to the spending of the workload."""
+        """Add the token counts of a service's response to the usage."""
         self.cached_tokens += min(cached_tokens, prompt_tokens)
         self.prompt_tokens += prompt_tokens
         self.completion_tokens += completion_tokens
@@ -91,7 +91,7 @@ _TOKENS_PER_MESSAGE = 5
 
 @dataclass(frozen=True)
 class Workload:
-    """Workload of requests: number of requests, answers and tokens, cost and time."""
+    """Workload of a run: the numbers of requests, answers and tokens, the cost and the time."""
 
     answers: int = 0
     requests: int = 0
@@ -114,7 +114,7 @@ class Workload:
 
 @dataclass(frozen=True)
 class ServiceLimits:
-    """Prices, budget and limits of a model, for its workload; by default of a local one, without any."""
+    """Prices, budget and limits of a model; by default of a local one, without any."""
 
     chat: bool
     choices: int | None = 1
@@ -156,7 +156,7 @@ class ServiceLimits:
         return Workload(answers, sent, prompt, completion, cost, 60 * max(minutes, default=0.0), max(0, reasoning))
 
     def _enumerated(self, request: Request) -> tuple[int, int]:
-        """Return the workload of enumerated answers: the maximum number of requests, and of tokens.
+        """Return the maximum numbers of requests and of completion tokens for enumerated answers.
 
         A server gets requests for prefixes, and for draws at all temperatures if the bounds are too wide.
         """
@@ -172,7 +172,7 @@ class ServiceLimits:
 
 
 def prompt_tokens(prompt: Prompt, chat: bool) -> int:
-    """Estimate the number of tokens of a prompt for the workload, by its words, digits and signs.
+    """Estimate the number of tokens of a prompt from its words, digits and signs.
 
     SmolLM2 has 0.95 to 1.0 times as many for the prompts of the built-in questions.
     """

@@ -305,7 +305,7 @@ class ServedModel(LanguageModel):
         return self.capabilities(1.0)
 
     def description(self) -> dict[str, Any]:
-        """Return the served model's address, the capabilities, and the counts of the rate limiter."""
+        """Return the name, server and capabilities of the model, and the counts of the rate limiter."""
         can = {} if self._capabilities is None else asdict(self._capabilities)
         return {
             "name": self.settings.name,
@@ -326,8 +326,8 @@ class ServedModel(LanguageModel):
     async def _answer_all(
         self, stack: deque[Request | None], exactly: bool, give: Callable[[Reply], None], queued: Callable[[], int]
     ) -> None:
-        """Answer requests to the served model up to None concurrently, unless too many replies are ``queued``; raise
-        UserError if the run ends early. ``exactly``: by the tree of the answers to each.
+        """Answer the requests on the stack concurrently, up to None, and pause while too many replies are ``queued``;
+        raise UserError if the run ends early. ``exactly``: by the tree of the answers to each.
         """
         settings = self.settings
         self.limiter.begin()
@@ -355,7 +355,7 @@ class ServedModel(LanguageModel):
             raise self._attempts.ended
 
     async def _calls(self, stack: deque[Request | None]) -> AsyncIterator[Call]:
-        """Yield the calls of requests to the served model, until there are no more or the run ends."""
+        """Yield the calls of the requests on the stack, up to None or until the run ends."""
         while True:
             while not stack:
                 if self._attempts.ended:
@@ -409,8 +409,8 @@ class ServedModel(LanguageModel):
         give(reply)
 
     async def _once(self, service: Answering, call: Call) -> list[Completion]:
-        """Send a permitted call to the served model; return its answers, or the first; raises UnansweredError, or
-        EndedError if the run ends before.
+        """Send a permitted call to the server; return its answers, or only the first of them. Raises UnansweredError,
+        or EndedError if the run ends first.
         """
         request, number = call.request, len(call.trials)
         can = self._can
@@ -436,7 +436,7 @@ class ServedModel(LanguageModel):
         return self._intake.completions(call, response, min(request.min_logprobs, can.top_logprobs))
 
     def _test_draws(self, watch: DrawWatch, call: Call, response: ServiceResponse) -> None:
-        """Test the served model's draws in a call; raise EndedError if they are not independent."""
+        """Test the draws of a call; raise EndedError if they depend on each other, warn if at another temperature."""
         watch.add(call, response.choices)
         if watch.repetition() >= CERTAIN:
             reason = repeats_itself(self.settings, call.temperature)

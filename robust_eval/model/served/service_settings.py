@@ -108,31 +108,31 @@ class ServiceSettings(ModelConfig):
 
     @property
     def chat(self) -> bool:
-        """True if the settings send prompts as messages to the service."""
+        """True if prompts are sent to the service as messages."""
         return self.prompt_style == "chat"
 
     @property
     @abstractmethod
     def server(self) -> str:
-        """Name of the service with these settings in messages and in the record of a run."""
+        """Name of the service in messages and in the record of a run."""
 
     @abstractmethod
     def service(self, key: str | None) -> "AbstractAsyncContextManager[Answering]":
-        """Return the client of the service with these settings, for one event loop."""
+        """Return a client of the service, for one event loop."""
 
     def exact_refusal(self) -> str | None:
-        """Return the reason why sampler=exact cannot use the service of the settings, with an alternative, or None."""
+        """Return the reason why sampler=exact cannot use this service, with an alternative; None if it can."""
         return (
             f"sampler=exact needs next-token probabilities after a partial answer, and {self.server} returns none: "
             "choose sampler=temperature_sweep, or a local model"
         )
 
     def openai_service(self, key: str | None) -> "Service":
-        """Return the client for continuations and batches of a service that has OpenAI's protocol."""
+        """Return a client of the service for continuations and batches; UserError unless it has OpenAI's protocol."""
         raise UserError(self.exact_refusal() or self.server)
 
     def thinking(self) -> dict[str, Any]:
-        """Return the settings of a request to a service that set the reasoning budget."""
+        """Return those settings of a request that set the service's reasoning budget."""
         return {} if self.reasoning_effort is None else {"reasoning_effort": self.reasoning_effort}
 
     def reasoning_refusal(self, budgets: Sequence[Reasoning]) -> str | None:
@@ -166,7 +166,7 @@ class ServiceSettings(ModelConfig):
         return {name: request.reasoning.most}
 
     def identity(self) -> dict[str, Any]:
-        """Return the service of the settings, its name of the model, and the prompt style."""
+        """Return the settings that determine the service's answers, such as its model and the prompt style."""
         limits = {name: getattr(self, name) for name in ("max_completion_tokens", "top_logprobs")}
         return {
             "version": VERSION,
@@ -180,11 +180,11 @@ class ServiceSettings(ModelConfig):
         }
 
     def reply_tokens(self, max_new_tokens: int) -> int:
-        """Return the maximum number of tokens of a service's reply whose answer may have ``max_new_tokens``."""
+        """Return the maximum number of tokens of a reply, with reasoning, whose answer may have ``max_new_tokens``."""
         return self.max_completion_tokens or max_new_tokens
 
     def spending(self) -> Spending:
-        """Return the settings of prices and budget of a service as its spending; ValueError if they are invalid."""
+        """Return the prices and the budget of the service; ValueError if they are invalid."""
         share = self.batch_price_share if self.batch else 1.0
         return Spending(
             self.prompt_price, self.completion_price, self.budget, cached_price=self.cached_price, share=share
@@ -207,11 +207,11 @@ class ServiceSettings(ModelConfig):
 
     @property
     def answer_timeout(self) -> float:
-        """Timeout setting of a request to the service for an answer, which may be in a batch."""
+        """Timeout of a request for an answer, in seconds; at least :data:`BATCH_TIMEOUT` in a batch."""
         return max(self.timeout, BATCH_TIMEOUT) if self.batch else self.timeout
 
     def temperatures(self, highest: float) -> Temperatures | None:
-        """Return the service's temperatures in the settings, or those of today's probe; see ModelConfig."""
+        """Return the service's temperatures by these settings, or by today's probe; see ModelConfig."""
         if self.takes_temperature is False:
             return Temperatures(greedy=False, default_only=True)
         capabilities = self._probed_today()
@@ -229,7 +229,7 @@ class ServiceSettings(ModelConfig):
 def refuse_secrets(
     name: str, settings: Mapping[str, Any] | None, instead: str = "name the variable in api_key_env"
 ) -> None:
-    """Raise ValueError unless free settings of a service are a mapping without a secret, or None."""
+    """Raise ValueError unless the free-form settings ``name`` are a mapping without a secret, or None."""
     if settings is not None and not isinstance(settings, dict):
         raise ValueError(f"{name} must be a mapping, not {settings}")
     if secret := secret_setting(settings or {}):

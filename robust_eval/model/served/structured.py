@@ -20,7 +20,7 @@ _UNUSUAL = ("Q", "X")
 
 
 def restriction(means: str, signs: Sequence[str]) -> dict[str, Any]:
-    """Return the fields of a request that restrict its structured reply to one of the signs.
+    """Return the fields of a request that restrict the reply to one of the signs.
 
     The fields of a grammar are those of llama.cpp, vLLM and SGLang, each of which ignores the others'.
     """
@@ -54,7 +54,7 @@ def restricted_sign(reply: str, signs: Sequence[str]) -> str | None:
 
 
 async def find_restriction(ask: Callable[[Mapping[str, Any]], Awaitable[ServiceResponse]], server: str) -> str:
-    """Return the means of the server to restrict a structured reply to two unusual letters; raises OutageError."""
+    """Return the means by which a server restricts replies, probed with two unusual letters; raises OutageError."""
     for means in (GRAMMAR, SCHEMA):
         try:
             response = await ask(restriction(means, _UNUSUAL))

@@ -31,7 +31,7 @@ class PendingRequest:
     in_flight: set[TrialKey] = field(default_factory=set)
 
     def calls(self, choices: int) -> Iterator[Call]:
-        """Yield the calls for the answers to a request that no batch will bring."""
+        """Yield the calls for the answers that are neither received nor in flight."""
         yield from calls(replace(self.request, cached=frozenset(self.received | self.in_flight)), choices)
 
 
@@ -110,7 +110,7 @@ def read_line(line: bytes, service: Service) -> BatchResult | None:
 
 
 def results_in(path: Path, service: Service) -> Iterator[BatchResult | None]:
-    """Yield the results in a batch's file; None for a broken line, and each piece of one longer than any response."""
+    """Yield the results in a batch's file; None for a broken line, and for each piece of an overlong one."""
     with path.open("rb") as lines:
         while line := lines.readline(MAX_RESPONSE):
             if line.strip():
@@ -118,7 +118,7 @@ def results_in(path: Path, service: Service) -> Iterator[BatchResult | None]:
 
 
 def conditions_of(names: Iterable[str]) -> dict[str, set[TrialKey]]:
-    """Return the answers of the lines of batches, by the name of the request."""
+    """Return the temperatures and trials of batch lines with these names, by the name of the request."""
     result: dict[str, set[TrialKey]] = {}
     for name in names:
         if line := parse_line_name(name):
@@ -199,7 +199,7 @@ def _of_batch(sent: SentBatch) -> dict[bytes, bytes]:
 
 
 def _request_key(name: str) -> bytes:
-    """Return the key of the note on batches of a request."""
+    """Return the key of the note on a request's batches."""
     return sha256(f"batches of {name}".encode()).digest()
 
 
@@ -284,7 +284,7 @@ class BatchService:
         return None
 
     async def download(self, file: str, into: Path) -> None:
-        """Download a batch file of the service, in place of an existing one."""
+        """Download a file of a batch from the service, in place of an existing one."""
         url = f"{self._service.address}/files/{file}/content"
         reply = await self._service.send(self._service.http.save(url, self._service.headers, into))
         if reply.status_code != httpx2.codes.OK:
@@ -293,7 +293,7 @@ class BatchService:
             raise UnansweredError("lost", "the service compressed a file, although asked not to")
 
     async def _object(self, method: str, path: str, **options: Any) -> Mapping[str, Any]:
-        """Return the JSON object of the batch service's response to a request."""
+        """Return the JSON object in the service's response to a request."""
         text = await self._service.request(method, path, **options)
         try:
             data = json.loads(text)
@@ -323,7 +323,7 @@ class BatchService:
         )
 
     def _id(self, data: object) -> str:
-        """Return an id of a batch or file that is valid in an address."""
+        """Return the id of a batch or file; raises UnansweredError unless it is valid in an address."""
         if not isinstance(data, str) or not _ID.fullmatch(data):
             raise UnansweredError("lost", f"the service sent no usable id: {self._service.clean(str(data))[:80]!r}")
         return data

@@ -144,7 +144,7 @@ class InspectService:
             self._refused_batch.set_result(self.clean(message))
 
     def clean(self, text: str) -> str:
-        """Return a text of a provider of inspect_ai in one line, without the key."""
+        """Return a text from the provider in one line, without the key."""
         for key in (self._api.api_key, self._api.initial_api_key):
             text = text.replace(key, "…") if key else text
         return " ".join(text[:MAX_TEXT].split())
@@ -230,7 +230,7 @@ def _config(settings: Mapping[str, Any]) -> GenerateConfig:
 
 
 def _dropped(settings: Mapping[str, Any], request: Any) -> str | None:
-    """Return a setting that inspect_ai's sent request lacks; None if it has all, or is no record of settings."""
+    """Return a setting that the request sent by inspect_ai lacks; None if it has all, or is no record of settings."""
     names = set(_names(request))
     if not any("tokens" in name for name in names):
         return None

@@ -1,4 +1,4 @@
-"""Service: client for requests to a server with OpenAI's protocol, and its responses."""
+"""Client of a server with OpenAI's protocol: its requests and responses."""
 
 import json
 import math
@@ -35,7 +35,7 @@ MAX_TOKENS = 2**31 - 1
 
 
 def logprob_fields(chat: bool, number: int) -> dict[str, Any]:
-    """Return the fields of a request to a service for so many log-probabilities a token."""
+    """Return the fields of a request for so many log-probabilities a token."""
     return {"logprobs": True, "top_logprobs": number} if chat else {"logprobs": number}
 
 
@@ -75,7 +75,7 @@ class ServiceResponse(NamedTuple):
 
 @dataclass
 class UnansweredError(Exception):
-    """Request to a service without an answer.
+    """Request to a service that got no answer.
 
     ``reason`` is one sentence without secrets, ``retry_after`` the back-off in seconds that the server requests.
     ``kind``: filtered (a content filter blocked the prompt), busy (429, 503), lost (no connection, a timeout, a fault
@@ -92,7 +92,7 @@ class UnansweredError(Exception):
 
     @property
     def longest_wait(self) -> float:
-        """Longest back-off before the next attempt at the service: short for a garbled reply."""
+        """Longest back-off before the next attempt, in seconds: short after a garbled reply."""
         return SOON if self.kind == "garbled" else math.inf
 
     def __str__(self) -> str:
@@ -107,7 +107,7 @@ class Answering(Protocol):
 
 
 class Service:
-    """Service: client of a model behind a server; for one event loop, in which it is opened as a context.
+    """Client of a model behind a server; for one event loop, in which it is opened as a context.
 
     No message of this class contains ``key``. ``path`` is that of completions below the ``address``.
     """
@@ -144,7 +144,7 @@ class Service:
         return self._parse(text, self._chat)
 
     async def ask_top_tokens(self, path: str, body: Mapping[str, Any]) -> ServiceResponse:
-        """Return the service's response to a body at a path, with top-k tokens; raises UnansweredError."""
+        """Return the response to a body at a path, with the top-k tokens at each position; raises UnansweredError."""
         text = await self.request("POST", path, {"model": self._model, **body})
         return self._parse(text, path == CHAT, top_tokens=True)
 
@@ -179,7 +179,7 @@ class Service:
         return reply.text
 
     def refused(self, reply: httpx2.Response) -> UnansweredError:
-        """Return the error of a service's response with an error status."""
+        """Return the error for a response with an error status."""
         try:
             error = json.loads(reply.text)
         except (ValueError, RecursionError):
@@ -187,7 +187,7 @@ class Service:
         return self._refused_body(reply.status_code, error, reply.headers, reply.text or str(reply))
 
     def body(self, prompt: Prompt, system_role: bool, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the body of the request to the service for a prompt."""
+        """Return the body of a request to the service: the model, the prompt and these settings."""
         body = {"messages": prompt.messages(system_role)} if self._chat else {"prompt": prompt.text()}
         return {"model": self._model, **body, **settings}
 
@@ -209,11 +209,11 @@ class Service:
         raise self._refused_body(status, body, {}, str(body))
 
     def _refused_body(self, status: int, body: Any, headers: Mapping[str, str], text: str) -> UnansweredError:
-        """Return the error of a service's response with an error status and this body."""
+        """Return the error for a response with an error status and this body."""
         return self._refusal(status, body.get("error", body) if isinstance(body, Mapping) else body, headers, text)
 
     def _refusal(self, status: int, error: object, headers: Mapping[str, str], text: str) -> UnansweredError:
-        """Return the error of the service for an error status."""
+        """Return the error for an error status and the error object in the response's body."""
         body = error if isinstance(error, Mapping) else {}
         message = f"{body.get('code')} {body.get('type')}"
         kind = "wrong"
@@ -232,7 +232,7 @@ class Service:
         return UnansweredError(kind, f"{status} {self.clean(str(message))[:300]}".strip(), waits, status)
 
     def _lost(self, problem: Exception) -> UnansweredError:
-        """Return the error of an incomplete response of a service; the HTTP library names the most exact cause."""
+        """Return the error for an incomplete response, with the innermost cause, which is the most exact."""
         causes: list[BaseException] = [problem]
         while (cause := causes[-1].__cause__) is not None:
             causes.append(cause)
@@ -272,7 +272,7 @@ class Service:
         return ServiceResponse(whole, *counts, model, fingerprint, positions[: len(whole)])
 
     def _broken_off(self, choice: Mapping[str, Any], read: Choice) -> UnansweredError:
-        """Return the error of a choice that a service's error ended: worth a retry, unless a filter ended it."""
+        """Return the error for a choice that an error ended: worth a retry, unless a filter ended it."""
         error = choice.get("error")
         if isinstance(error, Mapping):
             code = error.get("code")

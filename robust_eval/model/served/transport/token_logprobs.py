@@ -72,7 +72,7 @@ def read_positions(logprobs: Mapping[str, Any] | None) -> list[Position]:
 
 
 def storable(value: Any) -> str:
-    """Return a token's text so that it can be stored: half a character, which JSON allows, is replaced."""
+    """Return a server's text so that it can be stored: half a character, which JSON allows, is replaced."""
     if not isinstance(value, str):
         raise TypeError(value)
     return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -105,7 +105,7 @@ def _token(entry: Mapping[str, Any]) -> TopKToken:
 
 
 def _text(entry: Mapping[str, Any]) -> bytes:
-    """Return the bytes of a token with log-probabilities, which may be a part of a character."""
+    """Return the bytes of a token's text, which may be a part of a character."""
     values = entry.get("bytes")
     if values is None:
         return storable(entry["token"]).encode()
