@@ -105,7 +105,8 @@ def _shares(top: Floats, bottom: Floats) -> Floats:
 
 
 def _end_counts(values: Floats, kind: NDArray[np.intp], type_count: int, n: int) -> tuple[Floats, Floats]:
-    """Return (…, types) the numbers of questions of each type among the n most and least robust by ``values`` (…, N).
+    """Return (…, types) the numbers of questions of each type among the n most and the n least robust by ``values`` (…,
+    N).
     """
     n = min(n, values.shape[-1] // 2)
     shape = values.shape[:-1]

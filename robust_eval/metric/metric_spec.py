@@ -19,7 +19,7 @@ _KEY = b"limits"
 
 
 def with_limits(table: pa.Table, limits: Mapping[str, Limits]) -> pa.Table:
-    """Return the table with the metric limits of its columns, by their names, as metadata.
+    """Return the table with the limits of its columns, by their names, as metadata.
 
     >>> table = with_limits(pa.table({"accuracy": [0.5], "length": [3]}), {"accuracy": (0.0, 1.0)})
     >>> limits_of(table, "accuracy"), limits_of(table, "length")
@@ -33,7 +33,7 @@ def with_limits(table: pa.Table, limits: Mapping[str, Limits]) -> pa.Table:
 
 
 def limits_of(table: pa.Table, column: str) -> Limits:
-    """Return a metric's limits of a column from :func:`with_limits`; infinite without any."""
+    """Return the limits of a column from :func:`with_limits`; infinite without any."""
     metadata = (table.schema.field(column).metadata or {}).get(_KEY)
     if metadata is None:
         return UNKNOWN
@@ -228,7 +228,7 @@ class MetricSpec:
 
     @property
     def heading(self) -> str:
-        """Heading of a metric's columns, by its number."""
+        """Heading of the columns of a metric, of which there is one for each number in its name."""
         return (self.comparison and self.comparison.heading) or self.label.replace("{}", "…")
 
     @property
@@ -273,7 +273,8 @@ def _pattern(name: str) -> re.Pattern[str]:
 
 
 def is_name(name: str, declared_name: str) -> bool:
-    """Return True if a metric's name is the declared one, in which ``{}`` matches a number; ``own``: any temperature.
+    """Return True if a metric's name is the declared one, in which ``{}`` matches a number; ``own`` may be any
+    temperature.
 
     >>> is_name("order.bias.place2.t1", "order.bias.place{}.t1"), is_name("frs.d9", "frs.d1")
     (True, False)
@@ -283,7 +284,7 @@ def is_name(name: str, declared_name: str) -> bool:
 
 
 def spec_of(name: str, specs: Iterable[MetricSpec]) -> MetricSpec | None:
-    """Return the metric spec by a metric's name, or None."""
+    """Return the spec of a metric by its name, or None."""
     return next((match for spec in specs if (match := spec.for_name(name))), None)
 
 
@@ -297,7 +298,7 @@ def point(name: str, temperature: float) -> str:
 
 
 def at_words(temperature: float) -> str:
-    """Return a metric's temperature in words: "at t = 0.2", or "at the model's own temperature"."""
+    """Return the temperature in words: "at t = 0.2", or "at the model's own temperature"."""
     return "at the model's own temperature" if math.isnan(temperature) else f"at t = {temperature:g}"
 
 
@@ -313,7 +314,7 @@ def curve_and_temperature(metric: str) -> tuple[str, float] | None:
 
 
 def nearest_to_one(temperatures: Iterable[float]) -> float:
-    """Return the temperature that represents a metric's curve: nearest to 1."""
+    """Return the temperature that represents a curve: the one nearest to 1."""
     return min(temperatures, key=lambda temperature: abs(temperature - 1))
 
 
@@ -346,7 +347,7 @@ def from_json(entries: Any) -> list[MetricSpec]:
 
 
 def _values(entry: Any, of: type[MetricSpec] | type[ComparisonView]) -> dict[str, Any]:
-    """Return the fields of a metric spec from JSON."""
+    """Return the fields of a spec or of its view from JSON, without unknown keys."""
     if not isinstance(entry, dict):
         raise TypeError(f"a metric spec must be an object, not {type(entry).__name__}")
     return {field.name: entry[field.name] for field in fields(of) if field.name in entry}

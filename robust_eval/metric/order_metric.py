@@ -54,7 +54,7 @@ SPECS: tuple[MetricSpec, ...] = (ONE_CHOICE, RIGHT, EVERY, PLACE, BIAS, *FORM.va
 
 @dataclass(frozen=True)
 class Places:
-    """Answers to n questions at one temperature, by the place of the right choice in their order.
+    """Answers to n questions at one temperature, by the place of the right choice among the others.
 
     ``accuracy`` and ``first`` are (n, places): the share of right answers, and the verdict on the first of them; NaN
     where there is none. ``forms`` holds (n,) the accuracy in each form. ``labels`` are the choices that were named in
@@ -69,18 +69,18 @@ class Places:
 
 @dataclass
 class ChoiceOrder(Metric):
-    """Choice order metric: position bias, and the effect of the form of the choices, at each temperature."""
+    """Metric of choice order: position bias, and the effect of the form of the choices, at each temperature."""
 
     axis = ORDER
     specs = curves = SPECS
 
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
-        """Raise UserError unless answers to each order of the choices are countable."""
+        """Raise UserError if the sampler enumerates answers, because those in each order are counted."""
         if math.isinf(repetitions):
             raise UserError("metric=order counts answers, but the sampler enumerates them: choose sampler=order")
 
     def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:
-        """Return, by choice order, accuracy by place and form, each place's bias, and Cochran's Q, by temperature.
+        """Return by temperature the accuracy by place and by form, the bias of each place, and Cochran's Q over places.
 
         Tables: ``order`` has a row for each question, temperature and place (from 1) at which its right choice stood;
         ``order_places`` what they are together, with intervals.
@@ -118,13 +118,13 @@ class ChoiceOrder(Metric):
         return result
 
     def _forms(self, graded: pa.Table) -> set[str]:
-        """Return the forms of the choices (letters, texts, …) in the answers to several orders."""
+        """Return the forms in which choices were shown, including the one in the data set."""
         arrangements = [read_arrangement(form) for form in graded["form"].unique().to_pylist()]
         return {GIVEN, *(arrangement.form for arrangement in arrangements if arrangement is not None)}
 
 
 def by_place(questions: Sequence[Question], graded: pa.Table) -> list[Places]:
-    """Return the answers by choice order at each temperature, ascending, without those to rewrites of a question."""
+    """Return the answers by place of the right choice at each temperature, ascending, without those to rewrites."""
     by_id = {question.id: question for question in questions}
     row = {question.id: number for number, question in enumerate(questions)}
     temperatures = temperatures_of(graded)

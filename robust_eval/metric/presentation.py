@@ -14,7 +14,7 @@ from robust_eval.stats.interval import Floats
 
 @dataclass(frozen=True)
 class Column:
-    """Presentation of each question's metric, in the report's table of questions and on the axes of its scatter plot.
+    """Metric of each question: a column of the report's table of questions, and perhaps an axis of its scatter plot.
 
     ``numbers`` (n,) are NaN where undefined, and inf for a breaking temperature that was not found; ``levels`` are the
     values that they may have, if these are few. ``of_known`` says that facts alone have one that the model knows.
@@ -43,7 +43,7 @@ class Cell(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Table of a score's presentation, for people; the first ``names`` columns hold words, the others numbers."""
+    """Table for people; the first ``names`` columns hold words, the others numbers."""
 
     title: str
     header: Sequence[str]
@@ -56,8 +56,8 @@ class Table(NamedTuple):
 
 @dataclass(frozen=True)
 class Scale:
-    """Scale to present a value between ``low`` and ``high``, with the values of easily imagined models as labelled
-    ``anchors``.
+    """Scale of a value between ``low`` and ``high``, with the values of easily imagined models as ``anchors``,
+    labelled.
     """
 
     label: str
@@ -67,12 +67,12 @@ class Scale:
     anchors: Sequence[tuple[float, str]]
 
     def at(self, value: float) -> str:
-        """Return the place of a value along the presentation's scale, in percent."""
+        """Return the place of a value along the scale, in percent."""
         return f"{100 * min(1.0, max(0.0, (value - self.low) / (self.high - self.low))):.2f}"
 
     @property
     def width(self) -> str:
-        """Share of the presentation's scale inside the interval, in percent."""
+        """Share of the scale inside the interval, in percent."""
         return f"{float(self.at(self.value.high)) - float(self.at(self.value.low)):.2f}"
 
 
@@ -102,20 +102,20 @@ class Presentation:
 
 
 def escaped(text: str) -> str:
-    """Return a presentation's untrusted text on one line with Markdown, HTML and links escaped."""
+    """Return untrusted text on one line with Markdown, HTML and automatic links escaped."""
     plain = html.escape(printable(" ".join(text.split())), quote=False)
     plain = re.sub(r"([\\`*_|\[\]~#]|(?<=www)\.)", r"\\\1", plain, flags=re.IGNORECASE)
     return re.sub(r":(?=\S)|@", lambda sign: f"&#{ord(sign[0])};", plain)
 
 
 def markdown_lines(table: Table) -> list[str]:
-    """Return the lines of a presented table in Markdown: header, rule, and rows."""
+    """Return the lines of a table in Markdown: header, rule, and rows."""
     rule = ["---"] * table.names + ["---:"] * (len(table.header) - table.names)
     return [_line(table.header), "| " + " | ".join(rule) + " |", *(_line(map(_words, row)) for row in table.rows)]
 
 
 def markdown_section(table: Table) -> list[str]:
-    """Return the paragraphs of a presented table in Markdown under its title: the lines and, if any, the note."""
+    """Return the paragraphs of a table in Markdown under its title: the lines and, if any, the note."""
     text = "\n".join([f"## {escaped(table.title)}", "", *markdown_lines(table)])
     return [text, escaped(table.note)] if table.note else [text]
 

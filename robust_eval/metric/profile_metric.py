@@ -28,7 +28,7 @@ from robust_eval.stats.interval import SHARE, Floats, bootstrap_draws, drop_dege
 
 
 class PerturbationShare(NamedTuple):
-    """``share`` (n,) of one perturbation that n facts of a profile withstand, in [0, 1]; NaN for unknown.
+    """Part of one perturbation that each of n facts withstands: ``share`` (n,), in [0, 1]; NaN for unknown.
 
     ``held`` (n,) is 1 for a fact that withstands all of it, else 0; NaN as above.
     """
@@ -61,8 +61,8 @@ def first_failure(perturbations: Sequence[PerturbationShare]) -> list[str | None
 
 
 def share_of_steps(breaking: Floats, steps: Sequence[float]) -> Floats:
-    """Return (n,) the share of a profile perturbation's steps, such as temperatures or turns, before a fact breaks; NaN
-    for an unknown break.
+    """Return (n,) the share of a perturbation's steps, such as temperatures or turns, before a fact breaks; NaN for an
+    unknown break.
 
     >>> share_of_steps(np.array([1.0, np.inf, np.nan]), [0.5, 1.0, 2.0, 3.0])
     array([0.25, 1.  ,  nan])
@@ -279,7 +279,9 @@ def _perturbations(
 
 
 def correlation(x: Floats, y: Floats, groups: NDArray[np.str_] | None, seed: int) -> Estimate:
-    """Return Spearman's ρ of two methods with bootstrap interval; without one for few questions, or equal resamples."""
+    """Return Spearman's ρ of two methods, with its bootstrap interval unless there are too few questions or too few
+    resamples that have a ρ.
+    """
     if not len(x):
         return Estimate(np.nan)
     draws = bootstrap_draws(spearman, x, y, groups=groups, seed=seed)

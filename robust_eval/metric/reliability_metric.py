@@ -128,7 +128,7 @@ SPECS: tuple[MetricSpec, ...] = (
 
 @dataclass
 class TrialReliability(Metric):
-    """Reliability metric of repeated answers at the temperature nearest to 1 (docs/uncertainty.md)."""
+    """Reliability of repeated answers at the temperature nearest to 1 (docs/uncertainty.md)."""
 
     axis = "trial"
     other_axes = (TURN,)
@@ -136,7 +136,7 @@ class TrialReliability(Metric):
     needs_clusters = True
 
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
-        """Raise UserError unless each question has at least two answers for reliability, and a finite number."""
+        """Raise UserError unless each question has at least two answers, and a finite number."""
         refuse_single_answers(
             "reliability", repetitions, "sampler=repetition, sampler=perturbation or sampler=challenge"
         )
@@ -185,7 +185,7 @@ class TrialReliability(Metric):
         return result
 
     def corrected(self, questions: Sequence[Question], measured: Measured, seed: int) -> Correction:
-        """Return the corrected reliability: shares of abstentions, and of answers to questions without an answer."""
+        """Return the corrected shares of abstentions, and of answers to questions without an answer."""
         correction = Correction(specs=CORRECTED)
         answers = at_temperature(measured.graded, nearest_to_one(temperatures_of(measured.graded)))
         if not _has_pushback(answers) and not np.isnan(answers[HUMAN_ABSTENTION].to_numpy()).all():
@@ -209,7 +209,7 @@ def _has_pushback(answers: pa.Table) -> bool:
 
 
 def _by_wording(question_ids: Sequence[str], answers: pa.Table) -> tuple[Floats, Floats]:
-    """Return (n, w) the numbers of right and of all graded answers to n questions in w wordings, for pass rates."""
+    """Return (n, w) the numbers of right answers, and of all graded answers, to n questions in w wordings."""
     row = {question_id: place for place, question_id in enumerate(question_ids)}
     wordings = 1 + max(answers["rewrite"].to_pylist(), default=0)
     right, trials = np.zeros((2, len(question_ids), wordings))
@@ -261,8 +261,8 @@ def _add_equal(result: Score, answers: pa.Table, trials: int, groups: Sequence[s
 def _add_abstentions(
     result: Score, questions: Sequence[Question], answers: pa.Table, groups: Sequence[str] | None
 ) -> None:
-    """Add reliability's share of abstentions in all wordings, and the metrics that set them apart from wrong answers.
-    Refused, empty and invalid replies are wrong answers, as everywhere.
+    """Add the share of abstentions in all wordings, and the metrics that set them apart from wrong answers. Refused,
+    empty and invalid replies are wrong answers, as everywhere.
 
     Accuracy of attempted questions: Wei et al., "Measuring short-form factuality in large language models" (2024). The
     other two: Artificial Analysis, "AA-Omniscience" (2025), hallucination rate and index.

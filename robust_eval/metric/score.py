@@ -21,7 +21,7 @@ from robust_eval.stats.interval import SHARE, UNKNOWN, Floats, Limits, bootstrap
 
 @dataclass
 class Score:
-    """Score: result of one metric on the questions ``question_ids``.
+    """Result of one metric on the questions ``question_ids``.
 
     ``values`` are single estimates and ``curves`` estimates by temperature, under their names in MLflow.
     ``by_question`` holds, under the flat name of each metric that is a mean over questions, the value of every question
@@ -122,7 +122,7 @@ class Score:
         return replace(self, values=values, curves=curves)
 
     def flat(self) -> dict[str, float]:
-        """Return the score's numbers of all metrics: ``name``; bounds as ``name.low`` and ``name.high``; numbers of
+        """Return all numbers of the score: metrics as ``name``; bounds as ``name.low`` and ``name.high``; numbers of
         questions as ``name.n``.
         """
         flat: dict[str, float] = {}
@@ -160,13 +160,13 @@ class Correction:
     specs: Sequence[MetricSpec] = ()
 
     def add_curve(self, name: str, of: str, shares: Mapping[float, tuple[Estimate, int]]) -> None:
-        """Add a score's curve ``name``, which corrects ``of``: by temperature, estimates and numbers of labels."""
+        """Add a curve ``name``, which corrects ``of``, from estimates and numbers of labels by temperature."""
         for t, (share, number) in shares.items():
             self.curves.setdefault(name, {})[t] = share
             self.of[point(name, t)], self.labels[point(name, t)] = point(of, t), number
 
     def add_mean(self, name: str, of: str, shares: Mapping[float, tuple[Estimate, int]]) -> None:
-        """Add to the corrected score the mean of answers at one temperature."""
+        """Add a mean ``name``, which corrects ``of``, from the estimate and the number of labels at one temperature."""
         for share, number in shares.values():
             self.values[name], self.of[name], self.labels[name] = share, of, number
 
@@ -249,7 +249,7 @@ class Metric(Protocol):
 
 @dataclass(frozen=True)
 class Grid:
-    """Grid of graded answers to score, of n questions at T temperatures, summed over trials.
+    """Graded answers of n questions at T temperatures, summed over trials.
 
     ``correct`` and ``replies`` are (n, T) sums of weights, counts where every answer weighs the same: then a tie at
     one half is exact (docs/methods.md, §1). Answers without a reply (filtered, error) are in neither, and answers
@@ -263,13 +263,13 @@ class Grid:
 
     @property
     def accuracy(self) -> Floats:
-        """(n, T) share of right replies of a graded grid; NaN without any reply."""
+        """(n, T) share of right replies; NaN without any reply."""
         with np.errstate(invalid="ignore"):
             return np.where(self.replies > 0, self.correct / self.replies, np.nan)
 
 
 def question_rows(question_ids: Sequence[str], answers: pa.Table) -> NDArray[np.intp]:
-    """Return (N,) the row of the question of each graded answer."""
+    """Return (N,) the row of the question of each answer."""
     found = pc.index_in(answers["question_id"], value_set=pa.array(question_ids, pa.string()))
     if found.null_count:
         raise KeyError(answers["question_id"].filter(found.is_null())[0].as_py())
@@ -310,7 +310,7 @@ def trial_grid(question_ids: Sequence[str], graded: pa.Table, temperatures: Floa
 
 
 def verdicts(graded: pa.Table) -> Floats:
-    """Return (N,) the verdict to score for each answer that counts: 1 or 0; NaN without a reply or any gold answer."""
+    """Return (N,) the verdict on each answer that counts: 1 or 0; NaN without a reply, and without any gold answer."""
     judged = graded["correct"].is_valid().to_numpy(zero_copy_only=False)
     row = graded["question_id"].combine_chunks().dictionary_encode().indices.to_numpy()
     judged |= has_outcome(graded, NO_ANSWER) & np.isin(row, row[judged])  # elsewhere there is no gold answer
@@ -320,7 +320,7 @@ def verdicts(graded: pa.Table) -> Floats:
 
 
 def reply_weights(graded: pa.Table) -> Floats:
-    """Return the weight of each answer in a score; 1 if all are trials, so that their sums are exact.
+    """Return the weight of each answer; 1 if all are trials, so that their sums are exact.
 
     Each of k trials weighs 1/k, or all weigh the same; the weight of an enumerated answer is its probability.
     """
@@ -336,7 +336,7 @@ def reply_weights(graded: pa.Table) -> Floats:
 
 
 def mean_estimate(values: Floats, groups: Sequence[str] | None, limits: Limits = UNKNOWN) -> Estimate:
-    """Return a score's mean over questions, without undefined ones (NaN), with its interval
+    """Return the mean over questions, without undefined ones (NaN), with its interval
     (:func:`~robust_eval.stats.interval.mean_bounds`).
     """
     defined = ~np.isnan(values)
@@ -353,8 +353,8 @@ def estimate(
     seed: int,
     defined: NDArray[np.bool_],
 ) -> Estimate:
-    """Return a score's statistic of per-question arrays (only the ``defined`` questions) with its bootstrap interval,
-    if any.
+    """Return a statistic of per-question arrays (only the ``defined`` questions), with its bootstrap interval if there
+    is one.
     """
     if not defined.any():
         return Estimate(float("nan"))
@@ -371,17 +371,17 @@ def median_estimate(values: Floats) -> Estimate:
 
 
 def count_defined(values: Floats) -> int:
-    """Return the number of a score's values that are not NaN."""
+    """Return the number of values that are not NaN."""
     return int(np.count_nonzero(~np.isnan(values)))
 
 
 def masked(mask: NDArray[np.bool_], values: ArrayLike) -> Floats:
-    """Return a score's values inside the mask, as numbers; NaN elsewhere."""
+    """Return the values inside the mask, as numbers; NaN elsewhere."""
     return np.where(mask, np.asarray(values, dtype=float), np.nan)
 
 
 def proportion(count: int, of: int) -> Estimate:
-    """Return the score of a share of independent items with its 95 % interval (Wilson, 1927); undefined of nothing.
+    """Return a share of independent items with its 95 % interval (Wilson, 1927); undefined of nothing.
 
     >>> [round(number, 3) for number in proportion(483, 500)]
     [0.966, 0.946, 0.979]
@@ -400,8 +400,8 @@ def refuse_single_answers(metric: str, repetitions: float, samplers: str) -> Non
 
 
 def question_groups(questions: Sequence[Question]) -> list[str] | None:
-    """Return a score's group of each of the ``questions``, for resampling; a question without one is its own group.
-    None if none has a group.
+    """Return the group of each of the ``questions``, for resampling; a question without one is its own group. None if
+    none has a group.
 
     >>> question_groups([Question("1", "Who?", group="a"), Question("2", "Where?")])
     ['group a', 'question 2']

@@ -135,7 +135,7 @@ def budget_spec(spec: MetricSpec, budget: Budget) -> MetricSpec:
 
 
 def median_spec(budgets: Sequence[Budget]) -> MetricSpec:
-    """Return :data:`MEDIAN` of reasoning budgets, with the words of a service counted.
+    """Return :data:`MEDIAN` for these reasoning budgets, with the words of a service counted.
 
     >>> median_spec(["low", "high"]).label
     'median breaking budget, counted from 1 (low, high)'
@@ -144,7 +144,7 @@ def median_spec(budgets: Sequence[Budget]) -> MetricSpec:
 
 
 def counted(budgets: Sequence[Budget]) -> str:
-    """Return a service's budgets in words in their order, for metrics that count them; empty for numbers of tokens."""
+    """Return the addition to the label of a metric that counts budgets in words; empty for numbers of tokens."""
     return "" if isinstance(budgets[0], int) else f", counted from 1 ({', '.join(map(str, budgets))})"
 
 
@@ -201,7 +201,7 @@ class ReasoningBudget(Metric):
             raise ValueError(f"d must be above 0, not {self.d:g}")
 
     def specs_under(self, sampler: Sampler) -> Sequence[MetricSpec]:
-        """See :class:`Metric`: specs for each reasoning budget of the sampler."""
+        """Return the specs for each reasoning budget of the sampler; see :class:`Metric`."""
         others = [spec for spec in self.specs if spec not in BUDGET_SPECS]
         return [*others, *(budget_spec(spec, budget) for budget in sampler.budgets for spec in BUDGET_SPECS)]
 
@@ -264,7 +264,9 @@ class ReasoningBudget(Metric):
         groups: Sequence[str] | None,
         seed: int,
     ) -> None:
-        """Add the variance's shares between reasoning traces and within the answers after one, over all questions."""
+        """Add the shares of the variance between reasoning traces and within the answers after one, of all
+        questions.
+        """
         for t, (between, within) in zip(temperatures, variances, strict=True):
             whole, is_defined = between + within, ~np.isnan(between + within)
             for spec, part in ((SHARE_BETWEEN, between), (SHARE_WITHIN, within)):

@@ -99,7 +99,7 @@ SPECS: tuple[MetricSpec, ...] = tuple(spec for name in SCORES for spec in specs_
 
 @dataclass
 class ErrorDetection(Metric):
-    """Uncertainty metric: scores of answers against their errors (docs/uncertainty.md).
+    """Uncertainty scores of answers against their errors (docs/uncertainty.md).
 
     Of the scores that the answers allow, those of sampled answers are at the temperature nearest to 1.
     """
@@ -156,8 +156,8 @@ class ErrorDetection(Metric):
     def _add(
         self, result: Score, name: str, uncertainty: Floats, correct: Floats, groups: Sequence[str] | None
     ) -> None:
-        """Add the metrics of an uncertainty score; the reason why there are none if all answers are right, as of a
-        sweep of known facts, or all wrong.
+        """Add the metrics of an uncertainty score, or the reason why there are none: all answers are right, as in a
+        sweep of known facts, or all are wrong.
         """
         specs = {key: spec.name for key, spec in specs_of(name).items()}
         n = count_defined(np.where(np.isnan(correct), np.nan, uncertainty))
@@ -206,7 +206,7 @@ def _sampled(question_ids: Sequence[str], measured: Measured, temperature: float
 
 
 def _greedy_surprisal(question_ids: Sequence[str], baseline: pa.Table) -> Floats:
-    """Return the uncertainty (n,) −ln of the greedy answer's probability, the product over its tokens; else NaN."""
+    """Return (n,) −ln of the probability of the greedy answer, the product over its tokens; NaN without any."""
     by_question = {
         question_id: -sum(logprobs[:length])
         for question_id, logprobs, length in rows(baseline, "question_id", "token_logprobs", "answer_tokens")
@@ -232,7 +232,7 @@ def _initial_entropy(question_ids: Sequence[str], baseline: pa.Table) -> Floats:
 
 
 def _early_break(question_ids: Sequence[str], measured: Measured) -> Floats:
-    """Return the uncertainty (n,) −t_b: −inf for an unbroken fact; NaN without several temperatures."""
+    """Return (n,) the negative breaking temperature, −inf of an unbroken fact; NaN without several temperatures."""
     answers = grid(question_ids, measured.graded)
     if len(answers.temperatures) < 2 or np.isnan(answers.temperatures).any():
         return np.full(len(question_ids), np.nan)

@@ -63,7 +63,7 @@ class AnswerVariance(NamedTuple):
 
     @property
     def interval_words(self) -> str:
-        """Half the width of the 95 % interval, and a sentence on it with :data:`MORE` of each variance component."""
+        """Half the width of the 95 % interval, and a sentence on it with :data:`MORE` questions, rewrites or trials."""
         errors = {f"{n} more {of}": self.standard_error(**{of: n}) for of, n in MORE.items()}
         widths = [f"±{NORMAL_95 * each:.3f} with {more}" for more, each in errors.items() if not math.isnan(each)]
         return f"±{NORMAL_95 * self.standard_error():.3f}. It would be {', '.join(widths)}"
@@ -134,7 +134,7 @@ class VarianceDecomposition(Metric):
     specs = SPECS
 
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
-        """Raise UserError unless each question has at least two answers for a variance, and a finite number."""
+        """Raise UserError unless each question has at least two answers, and a finite number."""
         refuse_single_answers("variance", repetitions, "sampler=perturbation or sampler=repetition")
 
     def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:
