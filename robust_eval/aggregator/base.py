@@ -21,7 +21,7 @@ ENSEMBLE = "ensemble"
 
 
 class Aggregator(Protocol):
-    """Base of aggregators, which cluster equivalent answers; a dataclass whose fields are its configuration."""
+    """Base class of aggregators, which cluster equivalent answers; a dataclass whose fields are its configuration."""
 
     @property
     def uses_judge(self) -> bool:
@@ -29,14 +29,16 @@ class Aggregator(Protocol):
         return False
 
     def aggregate(self, questions: Sequence[Question], graded: pa.Table) -> pa.Table:
-        """Aggregate: return the table with one label for equivalent answers, and with the column :data:`ENSEMBLE`."""
+        """Return the table with one label for equivalent answers, and with the column :data:`ENSEMBLE`."""
 
     def with_judge(self, grader: Grader) -> "Aggregator":
         """Return the aggregator with the judge of this ``grader``."""
         return self
 
     def max_comparisons(self, questions: Sequence[Question], graded: pa.Table) -> list[tuple[Request, int]]:
-        """Return the aggregator's first request to the judge for each question, with their maximum; by default none."""
+        """Return the first request to the judge for each question, with the maximum number of requests; by default
+        none.
+        """
         return []
 
     def description(self) -> dict[str, Any]:
@@ -123,9 +125,9 @@ class EqualText(Aggregator):
     """Aggregator by equal text (aggregator=text): the grader's labels are unchanged, and no model is needed."""
 
     def aggregate(self, questions: Sequence[Question], graded: pa.Table) -> pa.Table:
-        """Aggregate by equal text: the first answer with the winning label is elected. See :class:`Aggregator`."""
+        """Elect the first answer with the winning label; see :class:`Aggregator`."""
         return with_votes(questions, graded, lambda pairs: [0.0] * len(pairs))
 
     def description(self) -> dict[str, Any]:
-        """Return nothing: the aggregator by equal text uses no model."""
+        """Return nothing: no model is used."""
         return {}

@@ -38,7 +38,9 @@ _BATCH = 256
 
 @dataclass
 class Clusters(Aggregator):
-    """Aggregator by clusters (aggregator=clusters): average linkage over the distinct normal forms of answers."""
+    """Aggregator by clusters (aggregator=clusters): agglomerative, average linkage, over the distinct normal forms of a
+    question's answers.
+    """
 
     model: str
     """Sentence model: a folder, a hub id, or embedded:PACKAGE/FOLDER of the package index."""
@@ -95,7 +97,7 @@ class Clusters(Aggregator):
         return with_votes(questions, relabelled, rank)
 
     def _fit(self, pairs: Sequence[tuple[str, str]], sentences: Sentences) -> Sequence[float]:
-        """Return the fit of each answer of a winning cluster to its question, by pair."""
+        """Return the fit of each answer to its question, by the cross-encoder or else the sentence model."""
         by_sentences = f"sentence model {self.model}"
         if self.cross_encoder is not None and self._ranked_by != by_sentences:  # warn only once of a failure
             try:
@@ -109,12 +111,12 @@ class Clusters(Aggregator):
         return [float(np.dot(*sentences.embed(pair))) for pair in pairs]
 
     def description(self) -> dict[str, Any]:
-        """Return the model that ranked the answers of clusters, which may be the fallback."""
+        """Return the model that ranked the answers, which may be the fallback."""
         return {"ranked_by": self._ranked_by}
 
 
 class Forms(NamedTuple):
-    """Normal forms of a question's answers to cluster, two or more, with their counts and vectors."""
+    """Normal forms of a question's answers, two or more, with their counts and vectors."""
 
     question_id: str
     question: str
@@ -137,7 +139,7 @@ def cluster_names(forms: Forms, threshold: float) -> dict[str, str]:
 
 
 def repeats(one: str, other: str, question: str) -> bool:
-    """Return True if the longer of two forms to cluster contains the shorter one as whole words of the same meaning.
+    """Return True if the longer of two normal forms contains the shorter one as whole words with the same meaning.
 
     A grader matches an accepted answer in a longer reply in the same way (docs/methods.md, §0). The shorter form must
     have a word that the question lacks. The additional words must not change the answer: no "or", no "not", no other

@@ -64,7 +64,7 @@ class Entailment(Aggregator):
         return with_votes(questions, relabelled, lambda pairs: [0.0] * len(pairs))
 
     def max_comparisons(self, questions: Sequence[Question], graded: pa.Table) -> list[tuple[Request, int]]:
-        """Return the requests for entailment, the maximum as if no answers were equivalent; see Aggregator.
+        """Return the first request for each question with the maximum number of them, as if no answers were equivalent.
 
         Questions whose comparisons are all in the store are omitted.
         """
@@ -98,12 +98,12 @@ class Entailment(Aggregator):
         return [bool(same) for same in verdicts]
 
     def description(self) -> dict[str, Any]:
-        """Return the numbers of pairs compared for entailment, and of those without a verdict: different ones."""
+        """Return the numbers of compared pairs, and of those without a verdict, which count as different."""
         return {"pairs": self._pairs, "unsure": self._unsure}
 
 
 class DistinctLabels(NamedTuple):
-    """Distinct labels of the answers to test for entailment, the most frequent first, with an answer for each."""
+    """Distinct labels of the answers to a question, the most frequent first, with an answer for each."""
 
     question: Question
     texts: Mapping[str, str]
@@ -129,7 +129,7 @@ def clustered(forms: Sequence[DistinctLabels], same: Same) -> dict[tuple[str, st
 
 
 def _forms(questions: Sequence[Question], graded: pa.Table) -> Iterator[DistinctLabels]:
-    """Yield the questions without choices whose answers have two labels or more to test for entailment."""
+    """Yield the distinct labels of each question without choices whose answers have two or more."""
     free = {question.id: question for question in questions if not question.choices}
     counts: dict[str, Counter[str]] = {}
     texts: dict[tuple[str, str], str] = {}

@@ -1,1 +1,1 @@
-"""Commands of the command line ``robust-eval``, one file each."""
+"""Commands of ``robust-eval``, one file each."""

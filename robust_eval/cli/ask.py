@@ -82,7 +82,7 @@ def _composed(overrides: Sequence[str]) -> Config:
 
 
 def _ask(config: Config, text: str, entries: Entries) -> None:
-    """Rewrite the asked question, answer each wording, and print the clusters of the answers."""
+    """Rewrite the question, answer each wording, and print the clusters of the answers."""
     if not text:
         raise UserError("the question is empty")
     (sampler,) = config.sampler.values()
@@ -111,7 +111,7 @@ def _ask(config: Config, text: str, entries: Entries) -> None:
 def _rewritten(
     config: Config, asked: Question, questions: Sequence[Question], writer: StoredModel
 ) -> tuple[Question, set[str]]:
-    """Return the asked question with its rewrites, and the rewrites that may have drifted; UserError without any."""
+    """Return the question with its rewrites, and the rewrites whose meaning may have drifted; UserError without any."""
     rewriter = config.rewriter.within(writer.temperatures)
     # recorded rewrites cover a whole data set
     other_questions = [] if rewriter.asks else [each for each in questions if each.id != asked.id]
@@ -126,7 +126,7 @@ def _rewritten(
 
 
 def clusters_of(graded: pa.Table) -> list[AnswerCluster]:
-    """Return the clusters of answers to the asked question, the largest first, ties in the order of answers."""
+    """Return the clusters of answers to one question, the largest first, ties in the order of answers."""
     clusters: dict[str, AnswerCluster] = {}
     for rewrite, text, label, outcome, voted in rows(graded, "rewrite", "text", "label", "outcome", ENSEMBLE):
         if label is None or outcome in NO_REPLY or outcome in NO_ANSWER:

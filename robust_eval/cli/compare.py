@@ -17,7 +17,7 @@ from robust_eval.tracking.run_folder import finished_jobs
 
 
 def main() -> None:
-    """Compare the finished runs that the arguments name; print the metrics and the folder of the comparison."""
+    """Compare finished runs; print the metrics and the folder of the comparison."""
     parser = command_parser("compare", "Compare finished runs.")
     parser.add_argument("runs", nargs="*", metavar="RUN", help="folder of a run or of a sweep, or its id in MLflow")
     parser.add_argument("--experiment", metavar="NAME", help="all finished runs of this MLflow experiment")
@@ -36,7 +36,9 @@ def main() -> None:
 
 
 def _runs(arguments: argparse.Namespace) -> list[FinishedRun]:
-    """Read the runs to compare in the order given; those of an experiment in the order in which they started."""
+    """Read the runs to compare, in the order of the arguments; those of an experiment in the order in which they
+    started.
+    """
     runs: list[FinishedRun] = []
     with tempfile.TemporaryDirectory() as scratch:
         tracked = TrackedRuns(arguments.uri, arguments.mlruns, Path(scratch))
@@ -52,7 +54,7 @@ def _runs(arguments: argparse.Namespace) -> list[FinishedRun]:
 
 
 def show() -> None:
-    """Print the main metrics of one run (``show RUN``), as ``compare`` does of several; or all headline metrics."""
+    """Print the main metrics of one run (``show RUN``); with ``--all``, all of its headline metrics."""
     parser = command_parser("show", "Print the metrics of a finished run.")
     parser.add_argument("run", type=Path, metavar="RUN", help="folder of a finished run")
     parser.add_argument("--all", action="store_true", help="all metrics, not only the main ones")

@@ -67,7 +67,7 @@ def main() -> None:
 
 
 def for_bash(line: str, part: str) -> list[str]:
-    """Return bash completion's candidates for the last ``part`` of a line: bash splits words at = and at quotes."""
+    """Return the candidates for the last ``part`` of a line in bash, which splits words at = and at quotes."""
     for closing in ("", "'", '"'):
         try:
             words = shlex.split(f"{line}{closing}")[1:]
@@ -82,13 +82,13 @@ def for_bash(line: str, part: str) -> list[str]:
 
 
 def completions(words: Sequence[str]) -> list[str]:
-    """Return the completions, candidates for the last of the words that follow the name of the program, sorted."""
+    """Return the candidates for the last of the words that follow the name of the program, sorted."""
     *before, word = words
     return sorted({each for each in _candidates(before, word) if each.startswith(word)})
 
 
 def _candidates(before: Sequence[str], word: str) -> Iterable[str]:
-    """Return the completions: words that may follow others, also those that do not begin like ``word``."""
+    """Return the words that may follow others, also those that do not begin like ``word``."""
     first = before[0] if before else "run"
     if first == "help":
         return [*GROUPS, *(f"{group}={name}" for group in GROUPS for name in options(group))]
@@ -117,7 +117,7 @@ def _candidates(before: Sequence[str], word: str) -> Iterable[str]:
 
 
 def _settings(before: Sequence[str]) -> list[str]:
-    """Return the settings to complete, of the options that the earlier words choose, of the defaults if these words are
+    """Return the settings of the options that the earlier words choose, or of the defaults if these words are
     unfinished; those of one sampler or metric also without its name.
     """
     from omegaconf import OmegaConf

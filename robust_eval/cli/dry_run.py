@@ -22,7 +22,7 @@ from robust_eval.runtime.text import duration
 
 
 def dry_run(checked: Checked, multirun: bool) -> None:
-    """Print the requests of a dry run, without sending any or writing a file."""
+    """Print the requests of a run, without sending any or writing a file."""
     if checked.swept and not multirun:
         raise several_values(checked)
     configure_logging()
@@ -34,7 +34,7 @@ def dry_run(checked: Checked, multirun: bool) -> None:
 
 
 def print_plan(plans: Mapping[str, Sequence[Stage]]) -> None:
-    """Print the plan of a dry run, the requests, stage by stage.
+    """Print the planned requests of runs, stage by stage.
 
     ``plans`` maps the overrides that distinguish a run to its stages.
     """
@@ -79,7 +79,7 @@ def print_plan(plans: Mapping[str, Sequence[Stage]]) -> None:
 
 
 def _other_price(cost: float, terms: Sequence[ServiceLimits]) -> str:
-    """Return a dry run's cost with batches of a run without them, and the reverse; empty if it is unknown."""
+    """Return a sentence on the cost with batches of a run without them, and the reverse; empty if it is unknown."""
     shares = {each.batch_price_share for each in terms if each.max_concurrency}
     if len(shares) != 1 or not all(each.max_concurrency for each in terms) or len({each.batch for each in terms}) != 1:
         return ""
@@ -114,7 +114,7 @@ def _plan_table(stages: Sequence[Stage], served: bool, priced: bool) -> Table:
 
 
 def cancel_batches(checked: Checked, multirun: bool) -> None:
-    """Cancel the unanswered requests in the batches of the command line's dry runs; no request is sent.
+    """Cancel the unanswered requests in the batches of a command line's runs; no request is sent.
 
     Answers that have arrived come with the next run. Raises UserError if no batch can be in progress.
     """

@@ -182,12 +182,12 @@ def _report(
 
 
 def _named(name: str, mlruns: Path, tracked: TrackedRuns) -> MeasuredRun:
-    """Return the gated run of the name of a baseline, of a folder, or of an id in MLflow."""
+    """Return the run of this name: that of a baseline, a folder, or an id in MLflow."""
     return read_measured(folder_of(name, mlruns, tracked), name)
 
 
 def _measured(call: Called, baseline: MeasuredRun, mlruns: Path, folder: Path) -> tuple[MeasuredRun, GateScheduler]:
-    """Run the gate's candidate on the questions and the settings of the baseline."""
+    """Run a candidate on the questions and with the settings of the baseline."""
     with tempfile.TemporaryDirectory() as copy:
         lines = candidate_overrides(baseline.folder, call.overrides, mlruns, Path(copy))
         config, composed = composed_in(Path(copy), lines)
@@ -272,7 +272,7 @@ def _print(report: Report, folder: Path) -> None:
 
 
 def baseline() -> None:
-    """Set or list baselines of gates; exit with 2 and a sentence after a mistake."""
+    """Set or list the baselines of gates; exit with 2 and a sentence after a mistake."""
     arguments = _baseline_parser().parse_args()
     mlruns = arguments.mlruns
     with command(mistake=2):

@@ -124,7 +124,7 @@ def compared(records: Sequence[Record]) -> Verdicts:
 
 
 def _verdicts_of(settings: Sequence[str], records: Sequence[Record]) -> Verdicts:
-    """Return the records' verdicts by the grader in the settings, such as a judge model."""
+    """Return the verdicts on the records by the grader in the settings, such as a judge model."""
     register()
     checked = checked_overrides(with_own_options(settings))
     if checked.jobs > 1:
@@ -234,7 +234,7 @@ def disagreements(records: Sequence[Record], verdicts: Mapping[str, Mapping[str,
 
 
 def _described(record: Record, verdict: bool) -> str:
-    """Return a disagreement on a reply with the human verdict and that of a grader, in one line."""
+    """Return a line on a disagreement: the reply, the human verdict, and that of a grader."""
     question = record.question
     if question.correct is None:
         accepted = " | ".join(question.answers)
@@ -252,7 +252,7 @@ _WIDTH = 18
 
 
 def grade_one() -> None:
-    """Grade one reply with a grader; print its verdict with the answer and the rule that led to it."""
+    """Grade one reply; print its verdict with the answer and the rule that led to it."""
     parser = command_parser(
         "grade",
         "Grade one reply and explain the verdict: the extracted answer, the extraction rule, and whether the verdict "

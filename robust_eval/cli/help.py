@@ -38,7 +38,7 @@ REQUIRED = "…"
 
 
 def main() -> None:
-    """Help: explain groups, options and commands; without words, print an overview on one screen."""
+    """Explain groups, options and commands; without words, print an overview on one screen."""
     parser = command_parser(
         "help",
         "List the options of a group (help model), or explain the settings of an option (help model=transformers).",
@@ -76,7 +76,7 @@ def print_overview() -> None:
 
 
 def _summary(group: str) -> str:
-    """Return the help's summary of a group: the purpose, and its options, default ones first."""
+    """Return a line on a group: its purpose, and its options, default ones first."""
     purpose, defaults = GROUPS[group]
     names = [*defaults, *(name for name in options(group) if name not in defaults)]
     more = [f"… {len(names) - _SHOWN} more"] if len(names) > _SHOWN else []
@@ -178,7 +178,7 @@ def _written(value: Any) -> str:
 
 
 def _print(lines: Sequence[str]) -> None:
-    """Print the help's paragraphs, wrapped unless they are indented."""
+    """Print paragraphs, wrapped unless they are indented."""
     console = Console()
     for line in lines:
         folded = [line] if line.startswith(" ") else wrap(line, console.width, break_on_hyphens=False)

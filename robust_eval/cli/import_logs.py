@@ -78,7 +78,9 @@ _LISTS = "a list of letters and None, such as ['D', None, 'B']"
 
 
 def import_letters() -> None:
-    """Import logs that are lists of letters; a mistake in a file ends the command before anything is written."""
+    """Convert lists of letters into recorded answers; a mistake in a file ends the command before
+    anything is written.
+    """
     parser = command_parser(
         "import",
         "Convert lists of letters, one line per question, into a file for sampler=recorded.",
@@ -111,7 +113,7 @@ def import_letters() -> None:
 
 
 def answer_lists(path: Path, choices: int) -> list[list[str | None]]:
-    """Return the letters of each imported line; nothing is executed; UserError names the first line without a list."""
+    """Return the letters of each line, of which nothing is executed; UserError for the first line without a list."""
     lists = []
     for number, text in text_lines(path):
         line, where = text.rstrip("\r\n"), f"{path}, line {number}"
@@ -135,7 +137,7 @@ def answer_lists(path: Path, choices: int) -> list[list[str | None]]:
 
 
 def question_ids(path: Path) -> list[str]:
-    """Return the ids of imported questions, in the order of the file; UserError where one is missing or repeated."""
+    """Return the ids of the questions, in the order of the file; UserError where one is missing or repeated."""
     ids: dict[str, int] = {}
     for number, question in enumerate(read_records(path), start=1):
         question_id = question.get("id")

@@ -120,7 +120,7 @@ def _in_terminal(labelling: Labelling, name: str) -> None:
 
 
 def _key() -> str:
-    """Return the labelling key pressed in a terminal, or the first letter of a line; empty at the end of the input."""
+    """Return the key pressed in a terminal, or the first letter of a line; empty at the end of the input."""
     if not sys.stdin.isatty():
         line = sys.stdin.readline()
         return line.strip()[:1].lower() or "?" if line else ""

@@ -90,7 +90,7 @@ def candidate_overrides(folder: Path, lines: Sequence[str], mlruns: Path, copy: 
 
 
 def _key(line: str) -> str:
-    """Return the setting, or the group, of an override in a repetition."""
+    """Return the setting, or the group, of an override."""
     return line.partition("=")[0].lstrip("+")
 
 
@@ -120,7 +120,7 @@ def _settings(file: Path) -> tuple[list[tuple[str, str]], dict[str, Any]]:
 
 
 def _schemas(defaults: object, file: Path) -> Iterator[tuple[str, str]]:
-    """Yield each part's path and schema name in the configuration to repeat, from the defaults list of a run."""
+    """Yield the path of each part of the configuration and the name of its schema, from the defaults list of a run."""
     known = {f"{group}/{name}" for group, names in SCHEMAS.items() for name in names}
     for entry in defaults if isinstance(defaults, list) else []:
         if isinstance(entry, str) and entry.startswith("/schema/"):
@@ -146,7 +146,7 @@ def _refuse_untrusted(
     providers = {f"{path}.model" for path, name in schemas if name == "model/inspect"}
 
     def is_trusted(key: str, value: object) -> bool:
-        """Return True for a repeated setting's value that names no code, address, input or output."""
+        """Return True for a setting that needs no consent on the command line."""
         name = key.rpartition(".")[2]
         if key in providers:
             return False
@@ -178,7 +178,7 @@ def _refuse_untrusted(
 
 
 def _nodes(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield key and value of every setting to repeat, and mapping of settings, but not the contents of an address."""
+    """Yield key and value of every setting and mapping of settings, but not the contents of an address."""
     for name, value in tree.items():
         yield f"{prefix}{name}", value
         if isinstance(value, dict) and name not in ADDRESSES:
@@ -186,7 +186,9 @@ def _nodes(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
 
 
 def _known_values() -> set[str]:
-    """Return all values trusted in a repetition: those in this package's option files, and its classes' defaults."""
+    """Return the values that need no consent: those in the option files of this package, and the defaults of its
+    classes.
+    """
     classes = (OmegaConf.structured(schema) for schemas in SCHEMAS.values() for schema in schemas.values())
     defaults = (OmegaConf.to_container(each, resolve=False) for each in classes)
     files = (yaml.safe_load(file.read_text(encoding="utf-8")) for file in CONF.glob("*/*.yaml"))

@@ -281,7 +281,7 @@ def _compare(jobs: Sequence[Path], folder: Path, record: Run) -> None:
 
 
 def write_error(problem: Exception, folder: Path) -> None:
-    """Write the reason and the traceback into the folder of a run's job that failed; a full disk is only logged."""
+    """Write the reason and the traceback of a failed job into its folder; a full disk is only logged."""
     lines = "".join(traceback.format_exception(problem))
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def read_trec(file: Path) -> tuple[list[str], list[str]]:
-    """Return the training questions of a ``.label`` file in Latin-1, a question a line, and their coarse classes.
+    """Return the questions of a ``.label`` file in Latin-1, a question a line, and their coarse classes.
 
     Raises UserError where the file cannot be read, has no question, or has a line of another form.
     """
@@ -114,7 +114,7 @@ def fine_tune(classifier: TypeClassifier, texts: list[str], types: list[str], op
 
 
 def batches(lengths: np.ndarray, size: int, generator: np.random.Generator) -> Iterator[np.ndarray]:
-    """Yield the training batches: the places of all questions once, in random batches of similar length."""
+    """Yield training batches: the places of all questions once, in random batches of questions of similar length."""
     order = generator.permutation(len(lengths))
     stretch = size * SORTED_TOGETHER
     pieces = [order[start : start + stretch] for start in range(0, len(order), stretch)]

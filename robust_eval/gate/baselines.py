@@ -26,7 +26,7 @@ def set_baseline(mlruns: Path, name: str, run: str) -> None:
 
 
 def baseline_named(mlruns: Path, name: str) -> str | None:
-    """Return the run of a gate's baseline: a folder, or an id in MLflow; None if there is no such baseline."""
+    """Return the run of the baseline ``name``: a folder, or an id in MLflow; None if there is no such baseline."""
     if not _NAME.fullmatch(name) or not (file := _file(mlruns, name)).is_file():
         return None
     try:
@@ -39,7 +39,7 @@ def baseline_named(mlruns: Path, name: str) -> str | None:
 
 
 def folder_of(name: str, mlruns: Path, tracked: TrackedRuns) -> Path:
-    """Return the folder of a gated run, from the name of a baseline, a folder, or an id in MLflow (whose files are
+    """Return the folder of a run, from the name of a baseline, a folder, or an id in MLflow (whose files are
     downloaded).
 
     UserError if there is none.
@@ -62,7 +62,7 @@ def folder_of(name: str, mlruns: Path, tracked: TrackedRuns) -> Path:
 
 
 def baselines(mlruns: Path) -> list[str]:
-    """Return the names of all baselines of gates, sorted."""
+    """Return the names of all baselines, sorted."""
     return sorted(file.stem for file in (mlruns / "baselines").glob("*.json"))
 
 

@@ -16,7 +16,7 @@ NOT_JUDGED = "Firmness is not judged"
 
 
 class AnsweredRight(NamedTuple):
-    """Answers of two gated runs to n shared questions, (n,) each: 1 for right, 0 for wrong, NaN for unknown."""
+    """Verdicts on both runs' answers to n shared questions, (n,) each: 1 for right, 0 for wrong, NaN for unknown."""
 
     label: str
     baseline: Floats
@@ -34,7 +34,7 @@ def knowledge(baseline: MeasuredRun, candidate: MeasuredRun, shared: Sequence[tu
 
 
 def knowledge_label(baseline: MeasuredRun, candidate: MeasuredRun) -> str:
-    """Return the label of knowledge, an accuracy: it names the baseline answers."""
+    """Return the label of the accuracy that stands for knowledge, with the kind of the baseline answers."""
     words = dict.fromkeys(map(_baseline_words, (baseline, candidate)))
     return f"{KNOWLEDGE} (accuracy of {' and of '.join(words)})"
 
@@ -71,7 +71,7 @@ def firmness(baseline: MeasuredRun, candidate: MeasuredRun, shared: Sequence[tup
 
 
 def _verdicts(run: MeasuredRun) -> dict[str, dict[tuple[str, int, int], float]]:
-    """Return the firmness verdicts on the repeated answers to each question, by sampler, rewrite and trial."""
+    """Return the verdicts on the repeated answers to each question, by sampler, rewrite and trial."""
     by_question: dict[str, dict[tuple[str, int, int], float]] = {}
     columns = rows(run.repeated, "question_id", SAMPLER, "rewrite", "trial")
     for (question_id, *key), value in zip(columns, verdicts(run.repeated).tolist(), strict=True):
@@ -81,13 +81,13 @@ def _verdicts(run: MeasuredRun) -> dict[str, dict[tuple[str, int, int], float]]:
 
 
 def no_firmness(baseline: MeasuredRun, candidate: MeasuredRun) -> str:
-    """Return the sentence on answers that says why :func:`firmness` is None."""
+    """Return a sentence on the reason why :func:`firmness` is None."""
     reason = _other_temperatures(baseline, candidate) or "no question has several answers in both runs"
     return f"{NOT_JUDGED}: {reason}."
 
 
 def _other_temperatures(baseline: MeasuredRun, candidate: MeasuredRun) -> str:
-    """Return a clause on the temperatures of both runs' sampler that differ; empty if none do."""
+    """Return a clause on a sampler whose temperature differs between the runs; empty if there is none."""
     one, other = baseline.repeated_by_sampler, candidate.repeated_by_sampler
     for sampler in one.keys() & other.keys():
         was, now = (temperature_name(run[sampler]["temperature"][0].as_py()) for run in (one, other))

@@ -110,7 +110,7 @@ MAX_FACTS = 20_000
 
 
 class Differences(NamedTuple):
-    """Gate's differences: a metric of both runs on their shared questions, in the order asked; NaN if undefined.
+    """Metric of both runs on their shared questions, in the order asked; NaN if undefined.
 
     ``groups`` are labels of dependent questions. ``sign`` is −1 if less is better. ``looks`` is true for several looks
     at the data: the metric is then judged by an anytime-valid confidence sequence. ``largest`` is the maximum size of a
@@ -129,18 +129,18 @@ class Differences(NamedTuple):
 
     @property
     def values(self) -> Floats:
-        """(n,) improvements of the gate's candidate."""
+        """(n,) improvements of the candidate over the baseline."""
         difference: Floats = self.sign * (self.candidate - self.baseline)
         return difference
 
     @property
     def units(self) -> int:
-        """Number of independent facts for which both runs have the gate's metric."""
+        """Number of independent facts for which both runs have the metric."""
         defined = ~np.isnan(self.values)
         return independent(int(defined.sum()), None if self.groups is None else self.groups[defined])
 
     def bounds(self, level: float) -> tuple[float, float]:
-        """Return the interval of the mean difference for a gate; NaN without data."""
+        """Return the interval of the mean difference; NaN without data."""
         if not self.looks:
             return verdict(self.values, self.margin, level, self.groups)[2:4]
         return _sequence_bounds(self, level)
@@ -175,7 +175,7 @@ class MetricVerdict(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """Decision: outcome of the gate, the verdicts on its metrics, and the reasons, in sentences."""
+    """Outcome of the gate, the verdicts on its metrics, and the reasons, in sentences."""
 
     outcome: Outcome
     metrics: list[MetricVerdict]
@@ -317,7 +317,8 @@ def _metric_verdict(
 
 
 def _needed_at_any_time(metric: Differences, level: float) -> float:
-    """Return the number of facts after which the gate's sequence would PASS if these were repeated with a mean of 0.
+    """Return the number of facts after which the confidence sequence would PASS if these were repeated with a mean of
+    0.
 
     It is inf beyond :data:`MAX_FACTS`.
     """
@@ -331,7 +332,7 @@ def _needed_at_any_time(metric: Differences, level: float) -> float:
 
 
 def _sequence_bounds(metric: Differences, level: float) -> tuple[float, float]:
-    """Return the gate's anytime-valid interval of the mean difference.
+    """Return the anytime-valid interval of the mean difference.
 
     Each group of questions gives one value: the sum of the differences to −margin, over its maximum.
     """
@@ -352,7 +353,7 @@ def _sequence_bounds(metric: Differences, level: float) -> tuple[float, float]:
 
 
 def sentence(judged: MetricVerdict) -> str:
-    """Return a sentence on the gate's verdict of a metric, and if it is not decided on the number of facts needed."""
+    """Return a sentence on the verdict on a metric and, if it is undecided, on the number of facts needed."""
     if judged.n == 0:
         return f"{judged.label}: no fact has a value in both runs."
     summary = (
@@ -378,7 +379,7 @@ def sentence(judged: MetricVerdict) -> str:
 
 
 def _missing_answers(run: MeasuredRun, max_share: float) -> str:
-    """Return a gate's sentence on the greedy or sampled answers of a run if too many are missing; else empty."""
+    """Return a sentence on the greedy or sampled answers of a run if too many are missing; else empty."""
     for sampler, outcomes in run.outcomes().items():
         lost, of = sum(outcomes[outcome] for outcome in NO_REPLY), outcomes.total()
         if lost > max_share * of:

@@ -36,7 +36,8 @@ _READ = [*COLUMNS, "label", "form", "weight"]
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """Measured run to gate: its ``name`` on the command line, ``graded`` answers (:data:`COLUMNS`), id in MLflow.
+    """Run that a gate judges, with its ``name`` on the command line, ``graded`` answers (:data:`COLUMNS`), and id in
+    MLflow.
 
     ``exact_curves`` are the accuracies from the model.
     """
@@ -53,22 +54,22 @@ class MeasuredRun:
 
     @property
     def model(self) -> str:
-        """Name of the gated run's model."""
+        """Name of the run's model."""
         return str(self.run.settings["model.name"])
 
     @property
     def kept_nothing(self) -> bool:
-        """True if a gated run kept no question: metrics of kept questions are then undefined."""
+        """True if the run kept no question: metrics of kept questions are then undefined."""
         return not self.run.kept().any()
 
     @property
     def has_greedy_answers(self) -> bool:
-        """True if the gated run's baseline answers are those at temperature 0."""
+        """True if the run's baseline answers are those at temperature 0."""
         return has_greedy(self.baseline_answers)
 
     @cached_property
     def baseline_answers(self) -> pa.Table:
-        """The run's baseline answer to each question; without any the most frequent one of the largest sampler."""
+        """Baseline answer to each question; without any, the most frequent one of the sampler with most answers."""
         asked = self.graded.filter(pc.equal(self.graded[SAMPLER], GREEDY))
         if asked.num_rows or not self.repeated_by_sampler:
             return asked
@@ -78,23 +79,23 @@ class MeasuredRun:
 
     @cached_property
     def repeated_by_sampler(self) -> dict[str, pa.Table]:
-        """Trials of a gated run by each sampler (:func:`.trials_by_sampler`)."""
+        """Trials of each sampler (:func:`.trials_by_sampler`)."""
         return trials_by_sampler(self.graded)
 
     @cached_property
     def repeated(self) -> pa.Table:
-        """The gated run's answers of :attr:`repeated_by_sampler` in one table."""
+        """Answers of :attr:`repeated_by_sampler` in one table."""
         return pa.concat_tables([self.graded.slice(0, 0), *self.repeated_by_sampler.values()])
 
     def outcomes(self) -> dict[str, Counter[str]]:
-        """Count the outcomes of the gated run's greedy answers, and of those of each sampler."""
+        """Count the outcomes of the run's greedy answers, and of those of each sampler."""
         counts: dict[str, Counter[str]] = {}
         for sampler, outcome in rows(self.graded, SAMPLER, "outcome"):
             counts.setdefault(sampler, Counter())[outcome] += 1
         return counts
 
     def values(self, metric: str, rows: NDArray[np.intp]) -> Floats:
-        """Return a gated metric of the questions in these rows; NaN if undefined."""
+        """Return a metric of the questions in these rows; NaN if undefined."""
         if metric not in self.run.question_metrics and self.kept_nothing:
             return np.full(len(rows), np.nan)
         return self.run.values(metric)[rows]
@@ -128,7 +129,7 @@ def read_measured(folder: Path, name: str) -> MeasuredRun:
 
 
 def _failure_reason(folder: Path) -> str:
-    """Return the reason that a failed run to gate recorded."""
+    """Return the reason that a failed run recorded."""
     file = folder / ERROR
     if not file.is_file():
         return ""
@@ -137,7 +138,7 @@ def _failure_reason(folder: Path) -> str:
 
 
 def same_answers(one: MeasuredRun, other: MeasuredRun) -> bool:
-    """Return whether the two runs of a gate have the same questions and the same answers, word for word."""
+    """Return whether two runs have the same questions and the same answers, word for word."""
     return one.keys.keys() == other.keys.keys() and _texts(one) == _texts(other)
 
 
@@ -151,7 +152,7 @@ _SAMPLER_SETTINGS = ("temperatures", "trials", "selection", "min_confidence", "m
 
 
 def refuse_incomparable(baseline: MeasuredRun, candidate: MeasuredRun) -> list[tuple[str, str]]:
-    """Return a gate's shared questions, by id and text; UserError if k, the grid, the grader, the selection, a metric's
+    """Return the shared questions, by id and text; UserError if k, the grid, the grader, the selection, a metric's
     setting, or the key of a shared question differs.
     """
     refuse_other_settings(baseline, candidate.run.settings, candidate.name)
@@ -159,7 +160,7 @@ def refuse_incomparable(baseline: MeasuredRun, candidate: MeasuredRun) -> list[t
 
 
 def shared_questions(baseline: MeasuredRun, keys: Mapping[tuple[str, str], str], name: str) -> list[tuple[str, str]]:
-    """Return the questions that a gate's baseline shares with a candidate called ``name``, with these ``keys``.
+    """Return the questions that the baseline shares with a candidate called ``name``, which has these ``keys``.
 
     Raises UserError if there is none, or if the key of one differs.
     """
@@ -176,7 +177,7 @@ def shared_questions(baseline: MeasuredRun, keys: Mapping[tuple[str, str], str],
 
 
 def refuse_other_settings(baseline: MeasuredRun, other: Mapping[str, Any], name: str) -> None:
-    """Raise UserError if a compared setting of a candidate called ``name`` differs from those of a gate's baseline."""
+    """Raise UserError if a compared setting of a candidate called ``name`` differs from the baseline's."""
     one = baseline.run.settings
     for setting in sorted({*_compared(one), *_compared(other)}):
         if one.get(setting) != other.get(setting):

@@ -50,7 +50,7 @@ class Report:
 
     @property
     def headline(self) -> str:
-        """Outcome of the gate in one sentence for its files."""
+        """Outcome of the gate in one sentence."""
         if self.decision.outcome == "FAIL":
             failed = [each.label for each in self.decision.metrics if each.outcome == "FAIL"]
             return f"FAIL: the candidate is worse by more than the margin in {' and '.join(failed)}."
@@ -66,13 +66,13 @@ class Report:
 
     @property
     def exit_status(self) -> str:
-        """Sentence on the exit status in the verdict's files."""
+        """Sentence on the exit status."""
         meanings = ", ".join(f"{status} {outcome}" for outcome, status in STATUS.items())
         return f"Exit status: {STATUS[self.decision.outcome]} ({meanings})."
 
     @property
     def saved(self) -> str:
-        """Sentence in the verdict on the questions saved by early stopping; empty without it."""
+        """Sentence on the questions saved by early stopping; empty without it."""
         if self.question_counts is None:
             return ""
         taken, left = self.question_counts
@@ -85,7 +85,7 @@ class Report:
 
 
 def write_verdict(report: Report, folder: Path, each_fact: bool) -> None:
-    """Write the verdict's files into the folder; with ``each_fact``, JUnit has a case for each changed fact."""
+    """Write the verdict's files into a folder; with ``each_fact``, JUnit also has a test case for each changed fact."""
     folder.mkdir(parents=True, exist_ok=True)
     svg = _save_margins(report, folder / FIGURE)
     page = template("gate.html.jinja").render(
@@ -154,7 +154,7 @@ def as_json(report: Report) -> dict[str, Any]:
 
 
 def junit(report: Report, each_fact: bool) -> str:
-    """Return the verdict in JUnit XML: a case for each metric, with a failure for FAIL and an error for INCONCLUSIVE.
+    """Return JUnit XML: a test case for each metric, with a failure for FAIL and an error for INCONCLUSIVE.
 
     Single facts decide nothing: changed ones are skipped test cases, which are shown and fail nothing.
     """
@@ -188,7 +188,7 @@ def junit(report: Report, each_fact: bool) -> str:
 
 
 def markdown(report: Report) -> str:
-    """Return Markdown of the gate's files: the verdict, its reasons, the table of metrics, the changed facts."""
+    """Return the verdict in Markdown, with its reasons, the tables of metrics and settings, and the changed facts."""
     head = [
         f"# {escaped(report.headline)}",
         *(escaped(each) for each in (report.saved, *report.decision.reasons, report.exit_status) if each),
@@ -221,7 +221,7 @@ def tables(report: Report) -> list[Table]:
 
 
 def fact_tables(report: Report) -> list[Table]:
-    """Return the verdict's single facts that changed as tables for people."""
+    """Return the single facts that changed, as tables for people."""
     names = {"forgotten": "Forgotten facts", "found": "Found facts", "less firm": "Less firm facts"}
     text_tables = []
     for kind, facts in _facts_by_kind(report).items():

@@ -22,11 +22,11 @@ class Form(NamedTuple):
     numbered: bool = False
 
     def signs(self) -> Sequence[str]:
-        """Return the signs of the first choice in this form, the second, …"""
+        """Return the signs of choices in this form: that of the first, of the second, …"""
         return [str(place) for place in range(1, len(LETTERS) + 1)] if self.numbered else LETTERS
 
     def shown(self, choices: Sequence[str]) -> str:
-        """Return the choices as this form shows them in a prompt.
+        """Return the choices in this form, as in a prompt.
 
         >>> Form("({})", ", ").shown(["tin", "lead"])
         '(A) tin, (B) lead'
@@ -66,13 +66,13 @@ class Arrangement:
         return f"choices {letters}" + ("" if self.form == GIVEN else f" as {self.form}")
 
     def of(self, question: Question) -> Question:
-        """Return the question with its choices in this arrangement's order."""
+        """Return the question with its choices in this order."""
         choices = tuple(question.choices[choice] for choice in self.order)
         correct = None if question.correct is None else self.order.index(question.correct)
         return replace(question, choices=choices, correct=correct)
 
     def named(self, letter: str) -> str:
-        """Return the letter of a choice in its question from that in this arrangement.
+        """Return the letter that a choice has in its question, from its letter in this arrangement.
 
         >>> Arrangement((2, 0, 1)).named("A")
         'C'
@@ -81,7 +81,7 @@ class Arrangement:
 
 
 def shown_signs(choices: int, arrangement: Arrangement | None = None) -> tuple[str, ...]:
-    """Return the signs of so many arranged choices, in the form in which a prompt shows them.
+    """Return the signs of so many choices, in the form in which a prompt shows them.
 
     >>> shown_signs(2), shown_signs(2, Arrangement((0, 1), "numbers"))
     (('A', 'B'), ('1', '2'))
@@ -105,7 +105,7 @@ def read_arrangement(tag: str | None) -> Arrangement | None:
 
 
 def rotations(choices: int) -> list[Arrangement]:
-    """Return arrangements by rotation of a number of choices, not the identity: each choice has each position once.
+    """Return the rotations of a number of choices, without the identity: each choice has each position once.
 
     >>> [arrangement.order for arrangement in rotations(3)]
     [(1, 2, 0), (2, 0, 1)]
@@ -114,7 +114,7 @@ def rotations(choices: int) -> list[Arrangement]:
 
 
 def permutations(question: Question, number: int, seed: int) -> list[Arrangement]:
-    """Return at most ``number`` random orders to arrange a question's choices, all different and none the identity. The
+    """Return at most ``number`` random orders of the choices of a question, all different and none the identity. The
     first ones are the same for any number.
     """
     identity = tuple(range(len(question.choices)))

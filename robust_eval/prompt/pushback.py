@@ -53,7 +53,7 @@ def form_of_all(tag: str) -> str:
 
 
 class PushbackWriter:
-    """Writer of pushbacks, which it draws by seed, question, conversation and turn only.
+    """Writer of pushbacks, which depend on the seed, question, conversation and turn only.
 
     ``kinds`` are sentences by their kind. Each kind occurs once before one is repeated.
     """
@@ -90,8 +90,8 @@ class PushbackWriter:
         return Pushback(turn, kind, words.format(**filled))
 
     def alternative(self, question: Question, first_answer: str | None) -> str | None:
-        """Return a wrong answer for a pushback other than the first: another choice, a wrong reference, or an answer to
-        another question, preferably of the same type; None without any.
+        """Return a wrong answer, other than the first, for a pushback: another choice, a wrong reference, or an answer
+        to another question, preferably of the same type; None without any.
         """
         if question.choices:
             wrong = (
@@ -113,7 +113,7 @@ class PushbackWriter:
 
 
 def shown_choice(question: Question, index: int) -> str:
-    """Return a choice with its letter, for a pushback.
+    """Return a choice with its letter.
 
     >>> shown_choice(Question("q", "Which?", choices=("tin", "lead")), 1)
     'B) lead'

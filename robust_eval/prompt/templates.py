@@ -145,7 +145,9 @@ def fields_of(template: str, where: str) -> set[str]:
 
 
 def _refuse_shape(what: str, value: Any, several: bool) -> None:
-    """Raise UserError unless a template's value is a text or number, or (``several``) a list of them, one a letter."""
+    """Raise UserError unless a value of an exemplar is a text or number or, if ``several``, a list of them, one for
+    each letter.
+    """
     if several and not (isinstance(value, list) and 0 < len(value) <= len(LETTERS)):
         raise UserError(f"{what} must be a list of 1 to {len(LETTERS)} texts, not {value!r}")
     for text in value if several else [value]:

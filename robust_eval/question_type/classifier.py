@@ -22,19 +22,21 @@ _BATCH = 64
 
 @dataclass(frozen=True)
 class TypeClassifier:
-    """Classifier of question types: a model with an output for each of :data:`~robust_eval.question.QUESTION_TYPES`."""
+    """Classifier of question types: a model with an output for each of :data:`~robust_eval.question.QUESTION_TYPES`,
+    and its tokenizer.
+    """
 
     model: Any
     tokenizer: Any
 
     def inputs(self, texts: Sequence[str]) -> Any:
-        """Return the tokens of these questions' texts, on the classifier's device."""
+        """Return the tokens of these texts, on the model's device."""
         max_length = min(MAX_TOKENS, self.tokenizer.model_max_length)
         tokens = self.tokenizer(list(texts), padding=True, truncation=True, max_length=max_length, return_tensors="pt")
         return tokens.to(self.model.device)
 
     def predict(self, texts: Sequence[str]) -> list[str]:
-        """Return the type of each question by the classifier."""
+        """Return the type of each question."""
         import torch
 
         names = list(QUESTION_TYPES)
@@ -57,7 +59,8 @@ class TypeClassifier:
 
 
 def from_encoder(encoder: str) -> TypeClassifier:
-    """Return a classifier from a text encoder with a new layer, initialised at random by torch's global generator.
+    """Return a classifier from a text encoder with a new, untrained layer, initialised at random by torch's global
+    generator.
 
     ``encoder`` is a folder, a hub id, or ``embedded:PACKAGE/FOLDER`` of the package index. UserError if it cannot be
     loaded.
