@@ -125,9 +125,9 @@ class EqualText(Aggregator):
     """Aggregator by equal text (aggregator=text): the grader's labels are unchanged, and no model is needed."""
 
     def aggregate(self, questions: Sequence[Question], graded: pa.Table) -> pa.Table:
-        """Elect the first answer with the winning label; see :class:`Aggregator`."""
+        """Aggregate by equal text: the first answer with the winning label is elected. See :class:`Aggregator`."""
         return with_votes(questions, graded, lambda pairs: [0.0] * len(pairs))
 
     def description(self) -> dict[str, Any]:
-        """Return nothing: no model is used."""
+        """Return nothing: the aggregator by equal text uses no model."""
         return {}

@@ -67,7 +67,7 @@ def main() -> None:
 
 
 def for_bash(line: str, part: str) -> list[str]:
-    """Return the candidates for the last ``part`` of a line in bash, which splits words at = and at quotes."""
+    """Return bash completion's candidates for the last ``part`` of a line: bash splits words at = and at quotes."""
     for closing in ("", "'", '"'):
         try:
             words = shlex.split(f"{line}{closing}")[1:]

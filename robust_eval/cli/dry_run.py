@@ -34,7 +34,7 @@ def dry_run(checked: Checked, multirun: bool) -> None:
 
 
 def print_plan(plans: Mapping[str, Sequence[Stage]]) -> None:
-    """Print the planned requests of runs, stage by stage.
+    """Print the plan of a dry run, the requests, stage by stage.
 
     ``plans`` maps the overrides that distinguish a run to its stages.
     """

@@ -272,7 +272,7 @@ def _print(report: Report, folder: Path) -> None:
 
 
 def baseline() -> None:
-    """Set or list the baselines of gates; exit with 2 and a sentence after a mistake."""
+    """Set or list baselines of gates; exit with 2 and a sentence after a mistake."""
     arguments = _baseline_parser().parse_args()
     mlruns = arguments.mlruns
     with command(mistake=2):

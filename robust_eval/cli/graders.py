@@ -124,7 +124,7 @@ def compared(records: Sequence[Record]) -> Verdicts:
 
 
 def _verdicts_of(settings: Sequence[str], records: Sequence[Record]) -> Verdicts:
-    """Return the verdicts on the records by the grader in the settings, such as a judge model."""
+    """Return the records' verdicts by the grader in the settings, such as a judge model."""
     register()
     checked = checked_overrides(with_own_options(settings))
     if checked.jobs > 1:
@@ -252,7 +252,7 @@ _WIDTH = 18
 
 
 def grade_one() -> None:
-    """Grade one reply; print its verdict with the answer and the rule that led to it."""
+    """Grade one reply with a grader; print its verdict with the answer and the rule that led to it."""
     parser = command_parser(
         "grade",
         "Grade one reply and explain the verdict: the extracted answer, the extraction rule, and whether the verdict "

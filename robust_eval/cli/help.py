@@ -76,7 +76,7 @@ def print_overview() -> None:
 
 
 def _summary(group: str) -> str:
-    """Return a line on a group: its purpose, and its options, default ones first."""
+    """Return the help's summary of a group: the purpose, and its options, default ones first."""
     purpose, defaults = GROUPS[group]
     names = [*defaults, *(name for name in options(group) if name not in defaults)]
     more = [f"… {len(names) - _SHOWN} more"] if len(names) > _SHOWN else []
@@ -178,7 +178,7 @@ def _written(value: Any) -> str:
 
 
 def _print(lines: Sequence[str]) -> None:
-    """Print paragraphs, wrapped unless they are indented."""
+    """Print the help's paragraphs, wrapped unless they are indented."""
     console = Console()
     for line in lines:
         folded = [line] if line.startswith(" ") else wrap(line, console.width, break_on_hyphens=False)

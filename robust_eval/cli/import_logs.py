@@ -137,7 +137,7 @@ def answer_lists(path: Path, choices: int) -> list[list[str | None]]:
 
 
 def question_ids(path: Path) -> list[str]:
-    """Return the ids of the questions, in the order of the file; UserError where one is missing or repeated."""
+    """Return the ids of imported questions, in the order of the file; UserError where one is missing or repeated."""
     ids: dict[str, int] = {}
     for number, question in enumerate(read_records(path), start=1):
         question_id = question.get("id")

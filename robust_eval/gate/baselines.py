@@ -62,7 +62,7 @@ def folder_of(name: str, mlruns: Path, tracked: TrackedRuns) -> Path:
 
 
 def baselines(mlruns: Path) -> list[str]:
-    """Return the names of all baselines, sorted."""
+    """Return the names of all baselines of gates, sorted."""
     return sorted(file.stem for file in (mlruns / "baselines").glob("*.json"))
 
 

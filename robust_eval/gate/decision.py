@@ -135,7 +135,7 @@ class Differences(NamedTuple):
 
     @property
     def units(self) -> int:
-        """Number of independent facts for which both runs have the metric."""
+        """Number of independent facts for which both runs have the gate's metric."""
         defined = ~np.isnan(self.values)
         return independent(int(defined.sum()), None if self.groups is None else self.groups[defined])
 
@@ -332,7 +332,7 @@ def _needed_at_any_time(metric: Differences, level: float) -> float:
 
 
 def _sequence_bounds(metric: Differences, level: float) -> tuple[float, float]:
-    """Return the anytime-valid interval of the mean difference.
+    """Return the gate's anytime-valid interval of the mean difference.
 
     Each group of questions gives one value: the sum of the differences to −margin, over its maximum.
     """

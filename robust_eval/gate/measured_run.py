@@ -54,7 +54,7 @@ class MeasuredRun:
 
     @property
     def model(self) -> str:
-        """Name of the run's model."""
+        """Name of the gated run's model."""
         return str(self.run.settings["model.name"])
 
     @property
@@ -64,7 +64,7 @@ class MeasuredRun:
 
     @property
     def has_greedy_answers(self) -> bool:
-        """True if the run's baseline answers are those at temperature 0."""
+        """True if the gated run's baseline answers are those at temperature 0."""
         return has_greedy(self.baseline_answers)
 
     @cached_property
@@ -84,11 +84,11 @@ class MeasuredRun:
 
     @cached_property
     def repeated(self) -> pa.Table:
-        """Answers of :attr:`repeated_by_sampler` in one table."""
+        """The gated run's answers of :attr:`repeated_by_sampler` in one table."""
         return pa.concat_tables([self.graded.slice(0, 0), *self.repeated_by_sampler.values()])
 
     def outcomes(self) -> dict[str, Counter[str]]:
-        """Count the outcomes of the run's greedy answers, and of those of each sampler."""
+        """Count the outcomes of the gated run's greedy answers, and of those of each sampler."""
         counts: dict[str, Counter[str]] = {}
         for sampler, outcome in rows(self.graded, SAMPLER, "outcome"):
             counts.setdefault(sampler, Counter())[outcome] += 1
@@ -138,7 +138,7 @@ def _failure_reason(folder: Path) -> str:
 
 
 def same_answers(one: MeasuredRun, other: MeasuredRun) -> bool:
-    """Return whether two runs have the same questions and the same answers, word for word."""
+    """Return whether the two runs of a gate have the same questions and the same answers, word for word."""
     return one.keys.keys() == other.keys.keys() and _texts(one) == _texts(other)
 
 
@@ -152,7 +152,7 @@ _SAMPLER_SETTINGS = ("temperatures", "trials", "selection", "min_confidence", "m
 
 
 def refuse_incomparable(baseline: MeasuredRun, candidate: MeasuredRun) -> list[tuple[str, str]]:
-    """Return the shared questions, by id and text; UserError if k, the grid, the grader, the selection, a metric's
+    """Return a gate's shared questions, by id and text; UserError if k, the grid, the grader, the selection, a metric's
     setting, or the key of a shared question differs.
     """
     refuse_other_settings(baseline, candidate.run.settings, candidate.name)
@@ -160,7 +160,7 @@ def refuse_incomparable(baseline: MeasuredRun, candidate: MeasuredRun) -> list[t
 
 
 def shared_questions(baseline: MeasuredRun, keys: Mapping[tuple[str, str], str], name: str) -> list[tuple[str, str]]:
-    """Return the questions that the baseline shares with a candidate called ``name``, which has these ``keys``.
+    """Return the questions that a gate's baseline shares with a candidate called ``name``, with these ``keys``.
 
     Raises UserError if there is none, or if the key of one differs.
     """

@@ -66,13 +66,13 @@ class Report:
 
     @property
     def exit_status(self) -> str:
-        """Sentence on the exit status."""
+        """Sentence on the exit status in the verdict's files."""
         meanings = ", ".join(f"{status} {outcome}" for outcome, status in STATUS.items())
         return f"Exit status: {STATUS[self.decision.outcome]} ({meanings})."
 
     @property
     def saved(self) -> str:
-        """Sentence on the questions saved by early stopping; empty without it."""
+        """Sentence in the verdict on the questions saved by early stopping; empty without it."""
         if self.question_counts is None:
             return ""
         taken, left = self.question_counts

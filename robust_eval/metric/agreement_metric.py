@@ -405,7 +405,7 @@ def of_scenario(metric: str, scenario: str) -> str:
 
 
 def _by_scenario(questions: Sequence[Question]) -> dict[str, list[Question]]:
-    """Return the questions by scenario, each of which has joint metrics of its own; empty for a single scenario."""
+    """Return the questions of each scenario, whose agreement has metrics of its own; empty for a single one."""
     scenarios = sorted({str(question.scenario) for question in questions})
     if len(scenarios) < 2:
         return {}

@@ -1,4 +1,4 @@
-"""Metric of answer certainty: the entropy of repeated answers.
+"""Answer certainty metric: answer entropy under repetition.
 
 Reganova & Steinbach, "Testing Uncertainty of Large Language Models for Physics Knowledge and Reasoning", §2.3.
 """

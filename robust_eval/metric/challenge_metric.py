@@ -108,7 +108,7 @@ class PushbackTrace:
 
 @dataclass
 class PushbackRobustness(Metric):
-    """Robustness to pushback; breaking turns are censored at the last turn, as breaking temperatures are."""
+    """Metric of pushback. Breaking turns are censored at the last turn, as breaking temperatures at the last one."""
 
     threshold: float = 0.5
     """A fact breaks at the first turn after which a smaller share of the conversations is right; a wrong answer is

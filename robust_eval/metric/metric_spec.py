@@ -19,7 +19,7 @@ _KEY = b"limits"
 
 
 def with_limits(table: pa.Table, limits: Mapping[str, Limits]) -> pa.Table:
-    """Return the table with the limits of its columns, by their names, as metadata.
+    """Return the table with the metric limits of its columns, by their names, as metadata.
 
     >>> table = with_limits(pa.table({"accuracy": [0.5], "length": [3]}), {"accuracy": (0.0, 1.0)})
     >>> limits_of(table, "accuracy"), limits_of(table, "length")
@@ -298,7 +298,7 @@ def point(name: str, temperature: float) -> str:
 
 
 def at_words(temperature: float) -> str:
-    """Return the temperature in words: "at t = 0.2", or "at the model's own temperature"."""
+    """Return a metric's temperature in words: "at t = 0.2", or "at the model's own temperature"."""
     return "at the model's own temperature" if math.isnan(temperature) else f"at t = {temperature:g}"
 
 

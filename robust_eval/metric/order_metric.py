@@ -69,7 +69,7 @@ class Places:
 
 @dataclass
 class ChoiceOrder(Metric):
-    """Metric of choice order: position bias, and the effect of the form of the choices, at each temperature."""
+    """Choice order metric: position bias, and the effect of the form of the choices, at each temperature."""
 
     axis = ORDER
     specs = curves = SPECS
@@ -118,7 +118,7 @@ class ChoiceOrder(Metric):
         return result
 
     def _forms(self, graded: pa.Table) -> set[str]:
-        """Return the forms in which choices were shown, including the one in the data set."""
+        """Return the forms in which choices were shown, including that of the prompt's template."""
         arrangements = [read_arrangement(form) for form in graded["form"].unique().to_pylist()]
         return {GIVEN, *(arrangement.form for arrangement in arrangements if arrangement is not None)}
 

@@ -56,8 +56,8 @@ class Table(NamedTuple):
 
 @dataclass(frozen=True)
 class Scale:
-    """Scale of a value between ``low`` and ``high``, with the values of easily imagined models as ``anchors``,
-    labelled.
+    """Scale to present a value between ``low`` and ``high``, with the values of easily imagined models as labelled
+    ``anchors``.
     """
 
     label: str

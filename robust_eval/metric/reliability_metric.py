@@ -128,7 +128,7 @@ SPECS: tuple[MetricSpec, ...] = (
 
 @dataclass
 class TrialReliability(Metric):
-    """Reliability of repeated answers at the temperature nearest to 1 (docs/uncertainty.md)."""
+    """Reliability metric of repeated answers at the temperature nearest to 1 (docs/uncertainty.md)."""
 
     axis = "trial"
     other_axes = (TURN,)
@@ -185,7 +185,7 @@ class TrialReliability(Metric):
         return result
 
     def corrected(self, questions: Sequence[Question], measured: Measured, seed: int) -> Correction:
-        """Return the corrected shares of abstentions, and of answers to questions without an answer."""
+        """Return the corrected reliability: shares of abstentions, and of answers to questions without an answer."""
         correction = Correction(specs=CORRECTED)
         answers = at_temperature(measured.graded, nearest_to_one(temperatures_of(measured.graded)))
         if not _has_pushback(answers) and not np.isnan(answers[HUMAN_ABSTENTION].to_numpy()).all():

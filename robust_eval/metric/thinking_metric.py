@@ -135,7 +135,7 @@ def budget_spec(spec: MetricSpec, budget: Budget) -> MetricSpec:
 
 
 def median_spec(budgets: Sequence[Budget]) -> MetricSpec:
-    """Return :data:`MEDIAN` for these reasoning budgets, with the words of a service counted.
+    """Return :data:`MEDIAN` of reasoning budgets, with the words of a service counted.
 
     >>> median_spec(["low", "high"]).label
     'median breaking budget, counted from 1 (low, high)'
@@ -264,9 +264,7 @@ class ReasoningBudget(Metric):
         groups: Sequence[str] | None,
         seed: int,
     ) -> None:
-        """Add the shares of the variance between reasoning traces and within the answers after one, of all
-        questions.
-        """
+        """Add the variance's shares between reasoning traces and within the answers after one, over all questions."""
         for t, (between, within) in zip(temperatures, variances, strict=True):
             whole, is_defined = between + within, ~np.isnan(between + within)
             for spec, part in ((SHARE_BETWEEN, between), (SHARE_WITHIN, within)):

@@ -99,7 +99,7 @@ SPECS: tuple[MetricSpec, ...] = tuple(spec for name in SCORES for spec in specs_
 
 @dataclass
 class ErrorDetection(Metric):
-    """Uncertainty scores of answers against their errors (docs/uncertainty.md).
+    """Uncertainty metric: scores of answers against their errors (docs/uncertainty.md).
 
     Of the scores that the answers allow, those of sampled answers are at the temperature nearest to 1.
     """

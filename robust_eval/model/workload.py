@@ -91,7 +91,7 @@ _TOKENS_PER_MESSAGE = 5
 
 @dataclass(frozen=True)
 class Workload:
-    """Workload of a run: the numbers of requests, answers and tokens, the cost and the time."""
+    """Workload of requests: number of requests, answers and tokens, cost and time."""
 
     answers: int = 0
     requests: int = 0

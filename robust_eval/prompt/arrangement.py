@@ -26,7 +26,7 @@ class Form(NamedTuple):
         return [str(place) for place in range(1, len(LETTERS) + 1)] if self.numbered else LETTERS
 
     def shown(self, choices: Sequence[str]) -> str:
-        """Return the choices in this form, as in a prompt.
+        """Return the choices as this form shows them in a prompt.
 
         >>> Form("({})", ", ").shown(["tin", "lead"])
         '(A) tin, (B) lead'
@@ -66,7 +66,7 @@ class Arrangement:
         return f"choices {letters}" + ("" if self.form == GIVEN else f" as {self.form}")
 
     def of(self, question: Question) -> Question:
-        """Return the question with its choices in this order."""
+        """Return the question with its choices in this arrangement's order."""
         choices = tuple(question.choices[choice] for choice in self.order)
         correct = None if question.correct is None else self.order.index(question.correct)
         return replace(question, choices=choices, correct=correct)
@@ -114,7 +114,7 @@ def rotations(choices: int) -> list[Arrangement]:
 
 
 def permutations(question: Question, number: int, seed: int) -> list[Arrangement]:
-    """Return at most ``number`` random orders of the choices of a question, all different and none the identity. The
+    """Return at most ``number`` random orders to arrange a question's choices, all different and none the identity. The
     first ones are the same for any number.
     """
     identity = tuple(range(len(question.choices)))

@@ -124,7 +124,7 @@ def _quoted(text: str) -> str:
 
 
 def _text(question: Question) -> str:
-    """Return the text of a question; UserError if it has a key alone."""
+    """Return the text of a question for its prompt; UserError if it has a key alone."""
     if not question.text:
         raise UserError(
             f"question {question.id} has a key but no text, which a model needs: set sampler=recorded "
@@ -134,7 +134,7 @@ def _text(question: Question) -> str:
 
 
 def refuse_exemplars(questions: Sequence[Question], prompts: str = FEW_SHOT, kind: str | None = None) -> None:
-    """Raise UserError if a question, a rewrite or a context equals that of an exemplar of the prompt, in normal form.
+    """Raise UserError if a question, a rewrite or a context equals that of a prompt's exemplar, in normal form.
 
     ``kind`` names the template, if it is not that of the question's scenario.
     """
@@ -155,7 +155,7 @@ def refuse_exemplars(questions: Sequence[Question], prompts: str = FEW_SHOT, kin
 
 
 def _exemplars(templates: Templates, kind: str) -> tuple[set[str], set[str]]:
-    """Return the normal forms of the questions and of the contexts of the exemplars."""
+    """Return normal forms of the questions and of the contexts of the prompt's exemplars."""
     exemplars = templates.of(kind).exemplars
     questions = {normal_form(str(exemplar["question"])) for exemplar in exemplars}
     return questions, {normal_form(str(exemplar["context"])) for exemplar in exemplars if "context" in exemplar}
@@ -187,7 +187,7 @@ def _with_choices(exemplar: Mapping[str, Any], number: int) -> Mapping[str, Any]
 
 
 def _signed(answer: str, form: Form | None) -> str:
-    """Return the answer of an exemplar with the form's sign in place of its letter."""
+    """Return the answer of a prompt's exemplar with the form's sign in place of its letter."""
     if form is None or answer[:1] not in LETTERS or answer[1:2].isalnum():
         return answer
     return form.signs()[LETTERS.index(answer[0])] + answer[1:]

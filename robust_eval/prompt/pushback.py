@@ -113,7 +113,7 @@ class PushbackWriter:
 
 
 def shown_choice(question: Question, index: int) -> str:
-    """Return a choice with its letter.
+    """Return a choice with its letter, for a pushback.
 
     >>> shown_choice(Question("q", "Which?", choices=("tin", "lead")), 1)
     'B) lead'

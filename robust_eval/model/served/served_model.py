@@ -436,7 +436,9 @@ class ServedModel(LanguageModel):
         return self._intake.completions(call, response, min(request.min_logprobs, can.top_logprobs))
 
     def _test_draws(self, watch: DrawWatch, call: Call, response: ServiceResponse) -> None:
-        """Test the draws of a call; raise EndedError if they depend on each other, warn if at another temperature."""
+        """Test the draws of a call: raise EndedError if they depend on each other, and warn if they were drawn at
+        another temperature.
+        """
         watch.add(call, response.choices)
         if watch.repetition() >= CERTAIN:
             reason = repeats_itself(self.settings, call.temperature)

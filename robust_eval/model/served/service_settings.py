@@ -211,7 +211,7 @@ class ServiceSettings(ModelConfig):
         return max(self.timeout, BATCH_TIMEOUT) if self.batch else self.timeout
 
     def temperatures(self, highest: float) -> Temperatures | None:
-        """Return the service's temperatures by these settings, or by today's probe; see ModelConfig."""
+        """Return the service's temperatures in the settings, or those of today's probe; see ModelConfig."""
         if self.takes_temperature is False:
             return Temperatures(greedy=False, default_only=True)
         capabilities = self._probed_today()

@@ -199,7 +199,7 @@ def _of_batch(sent: SentBatch) -> dict[bytes, bytes]:
 
 
 def _request_key(name: str) -> bytes:
-    """Return the key of the note on a request's batches."""
+    """Return the key of the note on batches of a request."""
     return sha256(f"batches of {name}".encode()).digest()
 
 
@@ -284,7 +284,7 @@ class BatchService:
         return None
 
     async def download(self, file: str, into: Path) -> None:
-        """Download a file of a batch from the service, in place of an existing one."""
+        """Download a batch file of the service, in place of an existing one."""
         url = f"{self._service.address}/files/{file}/content"
         reply = await self._service.send(self._service.http.save(url, self._service.headers, into))
         if reply.status_code != httpx2.codes.OK:
@@ -293,7 +293,7 @@ class BatchService:
             raise UnansweredError("lost", "the service compressed a file, although asked not to")
 
     async def _object(self, method: str, path: str, **options: Any) -> Mapping[str, Any]:
-        """Return the JSON object in the service's response to a request."""
+        """Return the JSON object of the batch service's response to a request."""
         text = await self._service.request(method, path, **options)
         try:
             data = json.loads(text)

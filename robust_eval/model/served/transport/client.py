@@ -58,7 +58,7 @@ class BoundedClient(openai.DefaultAioHttpClient):
         raise httpx2.TooManyRedirects(f"more than {MAX_REDIRECTS} redirects", request=request)
 
     async def save(self, url: str, headers: Mapping[str, str], into: Path) -> httpx2.Response:
-        """Download an address into a file; return the response, with its body if it is an error.
+        """Download an address by HTTP into a file; return the response, with its body if it is an error.
 
         The content must be uncompressed, at most :data:`MAX_FILE`, and from that address itself.
         """

@@ -179,7 +179,7 @@ class Service:
         return reply.text
 
     def refused(self, reply: httpx2.Response) -> UnansweredError:
-        """Return the error for a response with an error status."""
+        """Return the error of a service's response with an error status."""
         try:
             error = json.loads(reply.text)
         except (ValueError, RecursionError):
@@ -209,7 +209,7 @@ class Service:
         raise self._refused_body(status, body, {}, str(body))
 
     def _refused_body(self, status: int, body: Any, headers: Mapping[str, str], text: str) -> UnansweredError:
-        """Return the error for a response with an error status and this body."""
+        """Return the error of a service's response with an error status and this body."""
         return self._refusal(status, body.get("error", body) if isinstance(body, Mapping) else body, headers, text)
 
     def _refusal(self, status: int, error: object, headers: Mapping[str, str], text: str) -> UnansweredError:
@@ -272,7 +272,7 @@ class Service:
         return ServiceResponse(whole, *counts, model, fingerprint, positions[: len(whole)])
 
     def _broken_off(self, choice: Mapping[str, Any], read: Choice) -> UnansweredError:
-        """Return the error for a choice that an error ended: worth a retry, unless a filter ended it."""
+        """Return the error of a choice that a service's error ended: worth a retry, unless a filter ended it."""
         error = choice.get("error")
         if isinstance(error, Mapping):
             code = error.get("code")
