@@ -7,8 +7,10 @@ import bisect
 import json
 import re
 import unicodedata
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, cached_property, lru_cache
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ Mask = NDArray[np.bool_]
 
 _REPLACEMENT = "\ufffd"
 _UNSEGMENTED = re.compile(f"[{UNSEGMENTED}]")
+_ASCII_PIECES = re.compile(r"[^\s!-/:-@[-`{-~]+|.", re.DOTALL)
 _BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
@@ -40,7 +43,6 @@ class TokenTexts:
         """Mask of tokens that end within a character."""
         self.inside_character = np.array([bool(head) and 0x80 <= head[0] < 0xC0 for head in heads], dtype=bool)
         """Mask of tokens that begin within a character."""
-        self._ids_with_word: dict[str, list[int]] = {}
 
     def __len__(self) -> int:
         return len(self.raw)
@@ -74,18 +76,11 @@ class TokenTexts:
 
     def with_word(self, word: str) -> list[int]:
         """Return the ids of the tokens whose key contains a word between boundaries or its own ends, ascending."""
-        if word in self._ids_with_word:
-            return self._ids_with_word[word]
-        joined, starts = self._joined
-        ids = self._ids_with_word[word] = []
-        place = joined.find(word)
-        while place >= 0:
-            if is_boundary(joined[place - 1 : place] or " ") and is_boundary(
-                joined[place + len(word) : place + len(word) + 1] or " "
-            ):
-                ids.append(bisect.bisect_right(starts, place) - 1)
-            place = joined.find(word, place + 1)
-        return ids
+        pieces = _pieces(word)
+        ids = self._ids_with_piece.get(max(pieces, key=len), [])
+        if pieces == [word] and not is_boundary(word[0]):
+            return ids
+        return [token for token in ids if _has_word(self.keys[token], word)]
 
     @cached_property
     def _sorted(self) -> tuple[list[str], list[int]]:
@@ -93,10 +88,13 @@ class TokenTexts:
         return [self.keys[token] for token in ids], ids
 
     @cached_property
-    def _joined(self) -> tuple[str, list[int]]:
-        """All keys in one string, separated by a character that none of them contains, and the start of each."""
-        lengths = np.array([len(key) + 1 for key in self.keys])
-        return "\n".join(self.keys), [0, *lengths.cumsum()[:-1].tolist()]
+    def _ids_with_piece(self) -> dict[str, list[int]]:
+        """The ids of the tokens by the :func:`_pieces` of their keys."""
+        ids: dict[str, list[int]] = defaultdict(list)
+        for token, key in enumerate(self.keys):
+            for piece in {*_pieces(key)}:
+                ids[piece].append(token)
+        return {**ids}
 
     def _those(self, condition: Any) -> Mask:
         return np.fromiter((condition(key) for key in self.keys), dtype=bool, count=len(self.keys))
@@ -109,6 +107,23 @@ def is_boundary(character: str) -> bool:
         character.isspace()
         or unicodedata.category(character)[0] in "PS"
         or (not character.isascii() and _UNSEGMENTED.match(character) is not None)
+    )
+
+
+def _pieces(key: str) -> list[str]:
+    """Return the parts of a key: each boundary, and each longest run of characters without one."""
+    if key.isascii():
+        return _ASCII_PIECES.findall(key)
+    runs = ((ends, "".join(run)) for ends, run in groupby(key, is_boundary))
+    return [piece for ends, run in runs for piece in (run if ends else (run,))]
+
+
+def _has_word(key: str, word: str) -> bool:
+    """Return whether a key contains a word between boundaries or the ends of the key."""
+    ends = (place + len(word) for place in range(len(key)) if key.startswith(word, place))
+    return any(
+        is_boundary(key[end - len(word) - 1 : end - len(word)] or " ") and is_boundary(key[end : end + 1] or " ")
+        for end in ends
     )
 
 
