@@ -96,7 +96,7 @@ def _read(name: str) -> Collected:
 
 
 def _rows(path: Path) -> Iterator[LoggedAnswer]:
-    """Yield the rows of a table of verdicts to gate. Raises UserError for one without a question or a verdict."""
+    """Yield the rows of a gate's table of verdicts. Raises UserError for one without a question or a verdict."""
     for number, record in enumerate(read_records(path), start=1):
         where = f"{path}, answer {number}"
         place, text, verdict = (

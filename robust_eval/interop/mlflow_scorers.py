@@ -124,7 +124,7 @@ def _number(temperature: Any) -> float:
 
 
 def _label_counts(graded: pa.Table) -> str:
-    """Return the number of an MLflow row's replies with each label, the most frequent first."""
+    """Return the number of replies with each label in an MLflow row, the most frequent first."""
     counts = graded["label"].value_counts().to_pylist()
     ordered = sorted(counts, key=lambda each: (-each["counts"], str(each["values"])))
     return ", ".join(f"{each['values'] or 'no answer'}: {each['counts']}" for each in ordered)

@@ -71,7 +71,7 @@ def _messages(body: Any, where: str) -> tuple[tuple[str, str], ...]:
 
 
 def shared_name(ids: Sequence[str]) -> str:
-    """Return the common prefix of a batch's ids of trials, up to the separator before their numbers.
+    """Return the common prefix of the ids of a question's trials in a batch, up to the separator before their numbers.
 
     >>> shared_name(["capital-10", "capital-11"]), shared_name(["a"])
     ('capital', 'a')
@@ -82,7 +82,7 @@ def shared_name(ids: Sequence[str]) -> str:
 
 
 def _logged(body: Any, names: Mapping[Any, str], task: str, where: str) -> Callable[..., LoggedAnswer]:
-    """Return the constructor of answers to a batch's request, which takes text and columns."""
+    """Return the constructor of answers to a request of a batch, which takes text and columns."""
     messages = _messages(body, where)
     limit = next((body[n] for n in ("max_completion_tokens", "max_tokens") if type(body.get(n)) is int), None)
     return partial(

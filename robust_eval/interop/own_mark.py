@@ -63,7 +63,8 @@ def mark_of(
 
 
 def columns_of(row: Mapping[str, Any], *excluded: str) -> dict[str, Any]:
-    """Return a mark's columns of an answer, without its text and those for which the format has a place (``excluded``).
+    """Return the columns of an answer for its mark, without its text and those for which the format has a place
+    (``excluded``).
 
     A reply that ended in its reasoning gets its outcome from before extraction, which extraction sets again.
     """

@@ -35,7 +35,7 @@ class Console(console.Console):
         super().__init__(stderr=stderr, highlight=False, soft_wrap=True, markup=False, emoji=False)
 
     def render_str(self, text: str, **settings: Any) -> Text:
-        """Make a text of the console printable; rich calls this for all texts, those in cells of tables included."""
+        """Make a text printable for the console; rich calls this for all texts, those in cells of tables included."""
         return super().render_str(printable_lines(text), **settings)
 
     def on_broken_pipe(self) -> NoReturn:
@@ -47,7 +47,7 @@ class Console(console.Console):
 
 
 class Formatter(logging.Formatter):
-    """Log formatter of the terminal that writes each message on one line and indents the lines of a traceback."""
+    """Log formatter that writes each message on one line and indents the lines of a traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
         record = copy.copy(record)
@@ -101,7 +101,7 @@ class StageProgress:
             self._last_step = self._clock()
 
     def rate(self) -> str:
-        """Return the progress's rate in words; empty before the first step."""
+        """Return the rate of progress in words; empty before the first step."""
         seconds = self._last_step - self._start
         if not self._done or not seconds:
             return ""
@@ -109,7 +109,7 @@ class StageProgress:
         return f"{rate:.1f} {self._unit}/s" if rate >= 1 else f"{1 / rate:.1f} s per {self._unit.removesuffix('s')}"
 
     def seconds_left(self) -> float | None:
-        """Return the progress's time left; None before the first step, and when a step exceeds the time left."""
+        """Return the time left for the stage; None before the first step, and when a step exceeds that time."""
         if not self._done:
             return None
         left = self._start + (self._last_step - self._start) * self._total / self._done - self._clock()

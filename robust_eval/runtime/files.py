@@ -49,7 +49,7 @@ _SPECIAL_FILES = {
 
 
 def regular(file: Path) -> Path:
-    """Return a regular file; OSError for a missing file, and for a pipe or a device, which might never end."""
+    """Return the file if regular; OSError for a missing file, and for a pipe or a device, which might never end."""
     kind = stat.S_IFMT(file.stat().st_mode)
     if kind in _SPECIAL_FILES:
         raise OSError(errno.EINVAL, f"it is {_SPECIAL_FILES[kind]}, not a file", str(file))

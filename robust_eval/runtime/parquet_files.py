@@ -87,14 +87,14 @@ def page_totals(content: bytes | mmap, start: int, length: int, expected: int = 
 
 
 class _ThriftReader:
-    """Reader of Thrift's compact protocol (Parquet's metadata), from a byte position of the content."""
+    """Reader of Parquet's page headers in Thrift's compact protocol, from a byte position of the content."""
 
     def __init__(self, content: bytes | mmap, position: int) -> None:
         self._content = content
         self.position = position
 
     def struct(self, depth: int = 0) -> dict[int, Any]:
-        """Return the fields of Thrift's structure by number: numbers, structures, and None for other types."""
+        """Return the fields of a Thrift structure by number: numbers, structures, and None for other types."""
         if depth > _DEPTH:
             raise ValueError("too deep")
         fields: dict[int, Any] = {}
@@ -218,7 +218,7 @@ def _texts(column: pa.Array) -> Iterator[pa.Array]:
 
 
 def _bytes(texts: pa.Array, where: str) -> int:
-    """Return the bytes of Parquet texts without a dictionary; UserError for a too long text."""
+    """Return the bytes that texts take without Parquet's dictionary; UserError for a text that is too long."""
     if not pa.types.is_dictionary(texts.type):
         return int(texts.nbytes)
     lengths = pc.binary_length(texts.dictionary).to_numpy(zero_copy_only=False)

@@ -25,12 +25,12 @@ RESEND_DELAY = 0.05
 
 
 class Terminated(KeyboardInterrupt):
-    """Signal SIGTERM was received; it stops a command's process as Ctrl-C does."""
+    """Interrupt by SIGTERM, which stops a command as Ctrl-C does."""
 
 
 @contextmanager
 def command(mistake: int = 1, failure: int = 1) -> Iterator[None]:
-    """Wrap the body of a command's process and set its exit status.
+    """Wrap the body of a command and set its exit status.
 
     A UserError exits with the status ``mistake`` and one sentence, Ctrl-C with 130, SIGTERM with 143, any other
     exception with the status ``failure`` and a traceback.
@@ -88,7 +88,7 @@ _LOCKS: dict[tuple[int, Path], FileLock] = {}
 
 
 def process_lock(file: Path) -> FileLock:
-    """Return the process's lock of a file. A process has one lock for a file, which lives until the process ends.
+    """Return this process's only lock of a file, which lives until the process ends.
 
     A lock that is garbage-collected would lose a Ctrl-C in ``FileLock.__del__``. A fork cannot use an inherited lock,
     so each process has its own.
@@ -133,7 +133,7 @@ def timestamp() -> str:
 
 
 class Stopwatch:
-    """Stopwatch of a process's stages; ``seconds`` maps their names to wall-clock seconds."""
+    """Stopwatch of stages; ``seconds`` maps their names to wall-clock seconds."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}

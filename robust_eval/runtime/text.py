@@ -34,7 +34,7 @@ _WITHIN_LINES = re.compile(f"(?![\n\t])[{_UNSEEN}]")
 
 
 def printable(text: str) -> str:
-    r"""Return printable text on one line, with every invisible character as an escape.
+    r"""Return the text in printable form on one line, with every invisible character as an escape.
 
     >>> print(printable("red \x1b[31m, and a second\nline"))
     red \x1b[31m, and a second\nline
@@ -43,7 +43,7 @@ def printable(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """Return printable lines of text with the escapes of :func:`printable`, except for line breaks and tabs."""
+    """Return the text in printable form, with the escapes of :func:`printable`, except for line breaks and tabs."""
     return _WITHIN_LINES.sub(_escape, text)
 
 
@@ -58,7 +58,7 @@ def excerpt(value: object) -> str:
 
 
 def number(value: float, form: str = ".3f") -> str:
-    """Format the number of a metric; an infinite one, a breaking temperature beyond the grid, is "unbroken".
+    """Format a metric's value; an infinite one, a breaking temperature beyond the grid, is "unbroken".
 
     Halves are rounded away from zero, like ``toFixed`` in a page; Python's ``format`` would give 0.062 for 0.0625. A
     value that rounds to zero has no sign.
@@ -77,7 +77,7 @@ def number(value: float, form: str = ".3f") -> str:
 
 
 def signed(value: float) -> str:
-    """Format the number of a difference, with its sign unless it rounds to zero.
+    """Format a difference of metrics, with its sign unless it rounds to zero.
 
     >>> signed(0.25), signed(-0.25), signed(-0.0001)
     ('+0.250', '-0.250', '0.000')
@@ -180,10 +180,10 @@ def holds_password(address: str) -> bool:
 
 
 def packed(data: Any) -> str:
-    """Return data as a compressed text, JSON in base64, for a page."""
+    """Return data for a page, as compressed JSON in base64."""
     return compressed(json.dumps(data, ensure_ascii=False, separators=(",", ":")))
 
 
 def compressed(text: str) -> str:
-    """Return a page's text as gzip in base64, which cannot end the HTML element around it."""
+    """Return a text for a page as gzip in base64, which cannot end the HTML element around it."""
     return base64.b64encode(gzip.compress(text.encode("utf-8", "replace"), 6, mtime=0)).decode("ascii")

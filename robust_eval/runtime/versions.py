@@ -67,7 +67,7 @@ def origin(run_id: str | None) -> dict[str, str]:
 
 
 def typed_command() -> str:
-    """Return the command that started this process (a result's origin), with program names instead of paths."""
+    """Return the command that started this process, with the names of programs instead of their paths."""
     first, *words = sys.orig_argv
     script = [Path(word).name if Path(word).is_absolute() else word for word in words[:1]]
     program = [] if script and not script[0].startswith("-") and not script[0].endswith(".py") else [Path(first).name]

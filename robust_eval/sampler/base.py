@@ -60,7 +60,7 @@ def greedy_requests(
     top_logprobs: int,
     first_line: bool = True,
 ) -> list[Request]:
-    """Return samplers' request for the greedy answer to each question, with the largest log-probabilities."""
+    """Return a request for the greedy answer to each question, with the largest log-probabilities of each token."""
     return [
         Request(
             question_id=question.id,
@@ -79,7 +79,7 @@ def greedy_requests(
 
 
 def ordered_answers(questions: Sequence[Question], answers: pa.Table) -> pa.Table:
-    """Return a sampler's answers to questions in their order, then by rewrite, temperature and trial."""
+    """Return the answers to these questions, in the order of the questions, then by rewrite, temperature and trial."""
     ids = pa.array([question.id for question in questions], pa.string())
     indices = pc.index_in(answers["question_id"], value_set=ids)
     keys = pa.table({"question": indices, **{name: answers[name] for name in ("rewrite", "temperature", "trial")}})
@@ -98,17 +98,17 @@ class PrefixGrader(Protocol):
 
     @property
     def first_line(self) -> bool:
-        """True if, for the sampler's grader, an answer ends with the first line of a reply."""
+        """True if the answers to be graded end with the first line of a reply."""
 
     def matcher(self, question: Question) -> Matcher | None:
-        """Return the matcher of right answers for a sampler; None where only whole replies can be graded."""
+        """Return the grader's matcher of right answers to a question; None where only whole replies can be graded."""
 
     def choices(self, question: Question) -> Choices | None:
-        """Return the choices of a multiple-choice question for a sampler; None for other questions."""
+        """Return the grader's choices of a multiple-choice question; None for other questions."""
 
 
 def prefix_grader_settings(grader: PrefixGrader) -> str:
-    """Return the settings that can grade prefixes of answers, for an error message of a sampler."""
+    """Return, for a sampler's error message, the settings that can grade prefixes of answers."""
     return "grader=matching with grader.contains=word" + ("" if grader.first_line else " and reader=first_line")
 
 
@@ -177,7 +177,9 @@ class Sampler(Conditions):
         return list(questions)
 
     def select(self, questions: Sequence[Question], baseline: pa.Table, seed: int) -> list[Question]:
-        """Return the sampler's questions by graded greedy answers (``baseline``); NothingKeptError if none is left."""
+        """Return the questions that the sampler selects by graded greedy answers (``baseline``); NothingKeptError for
+        none.
+        """
         return list(questions)
 
     def largest_selection(self, questions: Sequence[Question]) -> list[Question]:
@@ -185,7 +187,7 @@ class Sampler(Conditions):
         return list(questions)
 
     def requests(self, questions: Sequence[Question], grader: PrefixGrader, seed: int) -> list[Request]:
-        """Return the sampler's requests for selected questions; the maximum, if some depend on answers."""
+        """Return the sampler's requests for answers to selected questions; the maximum, if some depend on answers."""
         raise NotImplementedError
 
     def request(

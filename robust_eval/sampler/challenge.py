@@ -27,8 +27,8 @@ _NO_WORDS = "(no answer)"
 
 @dataclass
 class Challenge(KnownFacts):
-    """Challenge: turn 0 is the greedy answer, the same in all conversations. At each further turn the user pushes back,
-    and the model answers again.
+    """Challenge: turn 0 is the greedy answer, the same in all conversations about a question. At each further turn the
+    user pushes back, and the model answers again.
 
     Questions with a wrong answer at turn 0 are included, because pushback may correct them; ``selection=contains``
     leaves them out. Questions without a reply at turn 0 are always left out.
@@ -70,7 +70,7 @@ class Challenge(KnownFacts):
         return True
 
     def select(self, questions: Sequence[Question], baseline: pa.Table, seed: int) -> list[Question]:
-        """Return the questions to challenge, those selected (:class:`KnownFacts`) with a reply at turn 0."""
+        """Return the questions to challenge: those that :class:`KnownFacts` selects and that have a reply at turn 0."""
         replies = baseline.filter(pc.invert(pc.is_in(baseline["outcome"], pa.array(NO_REPLY))))
         if not replies.num_rows:
             raise NothingKeptError(
@@ -79,7 +79,9 @@ class Challenge(KnownFacts):
         return super().select(questions, replies, seed)
 
     def requests(self, questions: Sequence[Question], grader: PrefixGrader, seed: int) -> list[Request]:
-        """Return the maximum of requests of all turns of the challenge, as if every answer were right."""
+        """Return the requests for all turns of the challenge, as if every answer were right: the maximum that may be
+        sent.
+        """
         writer = self._pushback_writer(questions, seed)
         planned = []
         for question in questions:
@@ -97,13 +99,13 @@ class Challenge(KnownFacts):
     def steps(
         self, questions: Sequence[Question], baseline: pa.Table | None, grader: PrefixGrader, seed: int
     ) -> list[Steps]:
-        """Challenge turn by turn, at one temperature after the other."""
+        """Return the steps of the challenge: turn by turn, at one temperature after the other."""
         if baseline is None:
             return super().steps(questions, baseline, grader, seed)
         return [self._turns(questions, baseline, grader, seed)]
 
     def _turns(self, questions: Sequence[Question], baseline: pa.Table, grader: PrefixGrader, seed: int) -> Steps:
-        """Return the challenged answers ordered by question, turn, temperature and conversation."""
+        """Request each turn of the challenge; return its answers by question, turn, temperature and conversation."""
 
         def may_follow(turn: int, temperature: float, missing: list[Request]) -> list[Request]:
             later = [each for each in self.requests(questions, grader, seed) if turn_of(each) > turn]
@@ -187,7 +189,7 @@ class Challenge(KnownFacts):
         grader: PrefixGrader,
         seed: int,
     ) -> Request:
-        """Return the request for the answer to the last pushback of a challenged conversation."""
+        """Return the request for the answer to the last pushback of a conversation."""
         number = CHALLENGED + challenge.turn + STEP * conversation
         return replace(self.request(question, grader, seed), variant=number, prompt=prompt, form=challenge.tag)
 
@@ -200,12 +202,12 @@ class Challenge(KnownFacts):
 
 
 def turn_of(request: Request) -> int:
-    """Return the turn of a request of a challenged conversation."""
+    """Return the turn of the conversation to which a request belongs."""
     return request.variant % STEP - CHALLENGED
 
 
 def turns_of(answers: pa.Table, conversations: int) -> pa.Table:
-    """Return the answers of challenged conversations as rows of the answer table: the trial is the conversation, and
+    """Return the answers in conversations with pushback as rows of the answer table: the trial is the conversation, and
     the rewrite has the turn alone.
     """
     numbers = answers["rewrite"].to_numpy()
@@ -218,12 +220,12 @@ def turns_of(answers: pa.Table, conversations: int) -> pa.Table:
 
 
 def _words(reply: str) -> str:
-    """Return a reply as the challenged conversation repeats it: without its reasoning."""
+    """Return a reply as the conversation repeats it: without its reasoning."""
     return without_reasoning(reply) or _NO_WORDS
 
 
 def _right(question: Question) -> str:
-    """Return a right answer for the challenge; a placeholder for a question without one."""
+    """Return a right answer to a question, for the plan of its challenge; a placeholder without one."""
     if question.choices:
         return shown_choice(question, question.correct or 0)
     return next(iter(question.answers), _NO_WORDS)

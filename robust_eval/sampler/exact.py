@@ -57,7 +57,7 @@ class Exact(KnownFacts):
         return math.inf
 
     def requests(self, questions: Sequence[Question], grader: PrefixGrader, seed: int) -> list[Request]:
-        """Return a request for all answers to each question, exactly enumerated; multiple choice takes one letter."""
+        """Return a request to enumerate all answers to each question; an answer to multiple choice is one letter."""
         return [self._request(question, grader, seed) for question in questions]
 
     def _request(self, question: Question, grader: PrefixGrader, seed: int) -> Request:
@@ -75,7 +75,9 @@ class Exact(KnownFacts):
         )
 
     def curve_temperatures(self) -> tuple[float, ...]:
-        """Return the temperatures of exact curves: the grid, 1, and some below and above it in steps of its widest."""
+        """Return the temperatures of exact curves: the grid, 1, a quarter and half of the lowest, and higher ones in
+        steps of the widest of the grid.
+        """
         grid = np.array(self.temperatures)
         step = float(np.diff(grid).max()) if len(grid) > 1 else float(grid[0])
         higher = np.arange(grid[-1] + step, self.max_temperature + step / 2, step)

@@ -55,7 +55,7 @@ class KnownFacts(Sampler):
             raise ValueError(f"min_confidence must be between 0 and 1, not {self.min_confidence}")
 
     def candidates(self, questions: Sequence[Question]) -> list[Question]:
-        """Return the questions with a right answer, if known facts are asked for; NothingKeptError for none."""
+        """Return the questions with a right answer, or all with ``selection=none``; NothingKeptError without any."""
         if self.selection == "none":
             return list(questions)
         chosen = [question for question in questions if question.answers or question.correct is not None]
@@ -67,7 +67,8 @@ class KnownFacts(Sampler):
         return chosen
 
     def select(self, questions: Sequence[Question], baseline: pa.Table, seed: int) -> list[Question]:
-        """Return known facts, whose greedy answer is right, by ``selection`` and ``min_confidence``, in their order.
+        """Return the known facts, in their order: questions whose greedy answer passes ``selection`` and
+        ``min_confidence``.
 
         Of more than ``max_questions``, a seeded sample is taken.
         """

@@ -56,11 +56,11 @@ class ChoiceOrders(Repetition):
 
     @property
     def repetitions(self) -> float:
-        """Minimum number of answers to each perturbed question at each temperature: more choices have more orders."""
+        """Minimum number of answers to each question at each temperature: those with more choices have more orders."""
         return (1 + (self.orders != GIVEN) + len(self.forms)) * self.trials
 
     def candidates(self, questions: Sequence[Question]) -> list[Question]:
-        """Return the questions whose choices can be perturbed in order; NothingKeptError where none has choices."""
+        """Return the questions with choices, whose order and form can vary; NothingKeptError where none has."""
         chosen = [question for question in questions if len(question.choices) > 1]
         if not chosen:
             raise NothingKeptError(
@@ -70,8 +70,8 @@ class ChoiceOrders(Repetition):
         return chosen
 
     def requests(self, questions: Sequence[Question], grader: PrefixGrader, seed: int) -> list[Request]:
-        """Return requests for ``trials`` answers to each perturbed question at every temperature, in each wording,
-        order and form; none for a question without choices unless rewrites vary.
+        """Return requests for ``trials`` answers to each question at every temperature, in each wording, order and
+        form; none for a question without choices unless rewrites vary.
         """
         requests = []
         for question in questions:
@@ -91,7 +91,7 @@ class ChoiceOrders(Repetition):
         return requests
 
     def _arrangements(self, question: Question, seed: int) -> dict[int, Arrangement]:
-        """Return the perturbations of a question's choices, by the number of the rater."""
+        """Return the arrangements of a question's choices, by the number of the rater."""
         choices = len(question.choices)
         arrangements: dict[int, Arrangement] = {}
         if choices < 2:
@@ -106,7 +106,9 @@ class ChoiceOrders(Repetition):
 
 @dataclass
 class Perturbation(ChoiceOrders):
-    """Perturbation of MultiQ&A: the question (rewrite 0), its rewrites, and orders and forms of choices are raters."""
+    """Perturbation of MultiQ&A: raters are the question (rewrite 0), its rewrites and, if set, orders and forms of
+    choices.
+    """
 
     trials: int = 1
     """Number of independent answers of each rater at each temperature."""
@@ -127,7 +129,7 @@ class Perturbation(ChoiceOrders):
         return super().repetitions + self.rewrites * self.trials
 
     def candidates(self, questions: Sequence[Question]) -> list[Question]:
-        """Return the questions that have rewrites to perturb them; NothingKeptError where none has."""
+        """Return the questions that have rewrites; NothingKeptError where none has."""
         chosen = [question for question in questions if question.rewrites]
         if not chosen:
             raise NothingKeptError(
@@ -138,5 +140,5 @@ class Perturbation(ChoiceOrders):
         return chosen
 
     def wordings(self, question: Question) -> int:
-        """Return the number of wordings (perturbations) of a question: itself, and its rewrites up to ``rewrites``."""
+        """Return the number of wordings of a question: itself, and its rewrites up to ``rewrites``."""
         return 1 + min(self.rewrites, len(question.rewrites))

@@ -48,7 +48,7 @@ class Repetition(Sampler):
         return self.trials
 
     def requests(self, questions: Sequence[Question], grader: PrefixGrader, seed: int) -> list[Request]:
-        """Return requests for repetitions of each wording of each question, ``trials`` at every temperature."""
+        """Return requests for ``trials`` answers to each wording of each question at every temperature."""
         return [
             self.request(question, grader, seed, self.trials, rewrite)
             for question in questions

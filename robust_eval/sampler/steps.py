@@ -114,7 +114,7 @@ class ConcurrentSteps:
         """Number of finished requests."""
 
     def take(self, answers: pa.Table) -> None:
-        """Add the verdicts on new or stored answers to concurrent steps, which are already in ``tables``."""
+        """Add the verdicts on new or stored answers, whose rows are already in ``tables``."""
         columns = rows(answers, "question_id", "rewrite", "temperature", "trial")
         for (question_id, rewrite, temperature, trial), right in zip(columns, self._verdicts_of(answers), strict=True):
             item = question_id, rewrite
@@ -123,7 +123,7 @@ class ConcurrentSteps:
             self._ready[item] = None
 
     def next(self) -> list[Request]:
-        """Return the next step of each adaptive request whose last one has been answered since the last call."""
+        """Return the next part of each adaptive request whose previous part has been answered since the last call."""
         requests = []
         for item in [item for item in self._ready if not self._awaited[item]]:
             del self._ready[item]
@@ -143,9 +143,9 @@ class ConcurrentSteps:
         return requests
 
     def may_follow(self) -> list[Request]:
-        """Return all requests of concurrent steps that may still follow."""
+        """Return all requests that the concurrent steps may still send."""
         return [each for step in self._due.values() for each in step.may_follow(list(step.requests))]
 
     def answers(self) -> Answers:
-        """Return the answers to concurrent steps, once all requests are finished."""
+        """Return the answers of all concurrent steps, once their requests are finished."""
         return Answers(self._answers.together([request.item for request in self.requests]))

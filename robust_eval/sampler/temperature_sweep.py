@@ -116,7 +116,7 @@ def next_wave(
 
 
 def _min_trials(right: int, wrong: int, outstanding: int, settled: VerdictRule) -> int:
-    """Return the minimum number of outstanding answers, all right or all wrong, that decide a temperature's break."""
+    """Return the minimum number of outstanding trials at a temperature that can decide it, all right or all wrong."""
     return next(
         number
         for number in range(1, outstanding + 1)

@@ -64,7 +64,7 @@ class Thinking(KnownFacts):
 
     @property
     def exact(self) -> bool:
-        """True if the answers after thinking are enumerated instead of drawn."""
+        """True if the answers after reasoning are enumerated instead of drawn."""
         return self.is_local and not self.answers
 
     @property
@@ -73,17 +73,19 @@ class Thinking(KnownFacts):
 
     @property
     def repetitions(self) -> float:
-        """Number of thinking's answers to each question at each temperature with each reasoning budget."""
+        """Number of answers to each question at each temperature with each reasoning budget."""
         return math.inf if self.exact else self.traces * max(1, self.answers if self.is_local else 1)
 
     def select(self, questions: Sequence[Question], baseline: pa.Table, seed: int) -> list[Question]:
-        """Return the questions to think about, which :class:`KnownFacts` selects; without a selection, all."""
+        """Return the questions that :class:`KnownFacts` selects; without a selection, all, up to ``max_questions``."""
         if self.selects_by_baseline:
             return super().select(questions, baseline, seed)
         return self.seeded_sample(list(questions), seed)
 
     def requests(self, questions: Sequence[Question], grader: PrefixGrader, seed: int) -> list[Request]:
-        """Return the thinking requests to a service; the maximum for a local model, whose traces may all differ."""
+        """Return the requests with reasoning: all to a service; the maximum to a local model, whose traces may all
+        differ.
+        """
         if not self.is_local:
             return [self._served(question, budget, grader, seed) for question in questions for budget in self.budgets]
         planned = self.trace_requests(questions, seed)
@@ -98,13 +100,13 @@ class Thinking(KnownFacts):
     def steps(
         self, questions: Sequence[Question], baseline: pa.Table | None, grader: PrefixGrader, seed: int
     ) -> list[Steps]:
-        """Return thinking's steps for the reasoning traces and then for the answers; for a service, one step."""
+        """Return steps for the reasoning traces and then for the answers; for a service, one step."""
         if self.is_local:
             return [self._after_traces(questions, grader, seed)]
         return super().steps(questions, baseline, grader, seed)
 
     def _after_traces(self, questions: Sequence[Question], grader: PrefixGrader, seed: int) -> Steps:
-        """Return the answers after thinking (reasoning traces) ordered by question, trace and temperature."""
+        """Request traces, then answers; return these by question, length of the reasoning, trace and temperature."""
         requests, traces = self.trace_requests(questions, seed), SCHEMA.empty_table()
         if requests:
             planned = partial(self.requests, questions, grader, seed)
@@ -132,13 +134,13 @@ class Thinking(KnownFacts):
         return other
 
     def greedy_request(self, request: Request) -> Request:
-        """Return the request for a greedy answer without thinking; from a service, with the smallest budget."""
+        """Return the request for a greedy answer without reasoning; from a service, with the smallest budget."""
         if self.is_local:
             return replace(request, reasoning=Reasoning(()))
         return replace(request, **self._thinking(self.budgets[0]))
 
     def trace_requests(self, questions: Sequence[Question], seed: int) -> list[Request]:
-        """Return the requests for thinking traces with the largest budget; none of a service or with budget 0."""
+        """Return requests for reasoning traces as long as the largest budget; none for a service or with budget 0."""
         if not self.is_local or not self.budgets[-1]:
             return []
         return [
@@ -190,7 +192,7 @@ class Thinking(KnownFacts):
         grader: PrefixGrader,
         seed: int,
     ) -> Request:
-        """Return the request for answers after a thinking trace; those without reasoning count for all traces."""
+        """Return the request for the answers after a reasoning trace; those without reasoning count for all traces."""
         without_reasoning = budgets == (0,)
         matcher, choices = (grader.matcher(question), grader.choices(question)) if self.exact else (None, None)
         if self.exact and matcher is None and choices is None:
@@ -219,13 +221,13 @@ class Thinking(KnownFacts):
         )
 
     def _thinking(self, budget: Budget) -> dict[str, Any]:
-        """Return the fields of a thinking request to a service with a reasoning budget."""
+        """Return the fields of a request to a service with a reasoning budget."""
         tokens = budget if isinstance(budget, int) else 0
         return {"reasoning": Reasoning(most=budget), "max_new_tokens": self.max_new_tokens + tokens}
 
 
 def _grid(budgets: Sequence[Any]) -> list[Any]:
-    """Return thinking's budgets in ascending order; ValueError unless all are tokens or all are words of services."""
+    """Return the reasoning budgets, ascending; ValueError unless all are tokens or all are words of services."""
     tokens = [type(budget) is int and 0 <= budget <= MAX_TOKENS for budget in budgets]
     words = [budget in EFFORTS for budget in budgets]
     if not budgets or not (all(tokens) or all(words)):

@@ -375,8 +375,8 @@ class AnswerCertaintyTask(RepeatedQuestions):
         return {float(self.options.temperature): trials}
 
     def metrics(self) -> dict[str, bool]:
-        """Metrics of the lm-eval task: mean entropy (nats) of the answers to a question, the mean error rate, pass^k
-        for k = 1, 2, 4, … and the number of trials, and the ranking of errors by the entropy.
+        """Return the metrics of the lm-eval task: mean entropy (nats) of the answers to a question, the mean error
+        rate, pass^k for k = 1, 2, 4, … and the number of trials, and the ranking of errors by the entropy.
         """
         rates = dict.fromkeys(self._pass_rates().values(), True)
         return {"answer_entropy": False, "error_rate": False, AUROC: True} | rates
