@@ -136,7 +136,7 @@ def normal_form(text: str) -> str:
 
 
 def first_line(text: str) -> str:
-    """Return the first line to normalise of a text: the first that is not blank, without white space around it."""
+    """Return the first line of a text that is not blank, without white space around it."""
     lines = text.strip().splitlines()
     return lines[0].rstrip() if lines else ""
 
@@ -205,12 +205,12 @@ def unified(text: str, accents: str = "fold") -> str:
 
 @cache
 def _base(letter: str) -> str:
-    """Return a letter without its accents, for the normalised form."""
+    """Return a letter without its accents."""
     return "".join(part for part in unicodedata.normalize("NFD", letter) if unicodedata.category(part) != "Mn")
 
 
 def _without_control_characters(text: str) -> str:
-    """Return a text without characters of category C but white space, for the normalised form."""
+    """Return a text without characters of category C, except for white space."""
     return "".join(
         letter for letter in text if letter.isprintable() or letter.isspace() or unicodedata.category(letter)[0] != "C"
     )
@@ -237,7 +237,7 @@ def _words(text: str, join_apostrophes: bool) -> list[str]:
 
 
 def _at_most(text: str) -> str:
-    """Return a text to normalise with ≤ and ≥ for the signs that are typed in their place."""
+    """Return a text with ≤, ≥ and ≠ in place of the signs that are typed for them."""
     return _GREATER.sub("≥", _LESS.sub("≤", text)).replace("!=", "≠")
 
 
@@ -251,7 +251,7 @@ def _joined(initials: re.Match[str]) -> str:
 
 @cache
 def _piece() -> re.Pattern[str]:
-    """Return the pattern of pieces of a normalised form: a number, a word, a sign, punctuation, dropped characters."""
+    """Return the pattern of a number, a word, a sign with a meaning, punctuation, and dropped characters."""
     letter = f"(?:[^\\W_]|[{_marks()}])"
     ends = rf"(?!{letter})"
     number = (
@@ -270,7 +270,7 @@ def _piece() -> re.Pattern[str]:
 
 @cache
 def _marks() -> str:
-    """Return the marks that are combined with the letter before them, as ranges of a class of a pattern."""
+    """Return the marks that are combined with the letter before them, as ranges of a character class."""
     codes = [code for code in range(0x300, 0x10000) if unicodedata.category(chr(code))[0] == "M"]
     starts = [code for place, code in enumerate(codes) if not place or codes[place - 1] != code - 1]
     ends = [code for place, code in enumerate(codes) if codes[place + 1 : place + 2] != [code + 1]]
@@ -322,7 +322,7 @@ def _with_months_after_days(words: Sequence[str]) -> list[str]:
 
 
 def _day(words: Sequence[str]) -> str:
-    """Return the number of the day that a normalised word is, without an ordinal's ending; empty for any other."""
+    """Return the number of the day that a word may be, without an ordinal's ending; empty for any other word."""
     digits = re.fullmatch(r"0?([1-9]|[12]\d|3[01])(?:st|nd|rd|th)?", words[0]) if words else None
     return digits[1] if digits else ""
 

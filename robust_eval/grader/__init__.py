@@ -1,1 +1,1 @@
-"""Graders: right or wrong, and which label; they turn the answer table into the graded table."""
+"""Graders, which turn the answer table into the graded table: right or wrong, and which label."""

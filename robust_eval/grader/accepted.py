@@ -22,7 +22,7 @@ def accepted_answers(question: Question, accents: str = "fold") -> tuple[tuple[s
 
 
 def comparable(texts: Sequence[str]) -> list[str]:
-    """Return the accepted answers that are not blank."""
+    """Return the answers (accepted, or wrong references) that are not blank."""
     return [text for text in texts if normalize(text)]
 
 
@@ -60,7 +60,7 @@ def _other_number(form: str) -> str:
 
 @lru_cache(maxsize=1 << 12)
 def compounds(accepted: tuple[str, ...]) -> tuple[str, ...]:
-    """Return normal forms of accepted answers of letters alone, each as one word without spaces.
+    """Return the accepted answers of at least five letters and nothing else, each as one word without spaces.
 
     >>> compounds(("bee keeper", "rearview mirror", "u 2", "he"))
     ('beekeeper', 'rearviewmirror')
@@ -70,7 +70,7 @@ def compounds(accepted: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def holds_compound(form: str, words: Iterable[str]) -> bool:
-    """Return True if a normal form contains an accepted answer of one word, possibly with spaces inside.
+    """Return True if a normalised form contains one of the compounds ``words``, possibly with spaces inside.
 
     >>> holds_compound("he is bee keeper", ["beekeeper"]), holds_compound("he is bee keepers", ["beekeeper"])
     (True, False)
@@ -89,7 +89,7 @@ def holds_compound(form: str, words: Iterable[str]) -> bool:
 
 
 def _edges(form: str) -> set[int]:
-    """Return the boundaries of words in a normal form without its spaces, for the search of accepted answers."""
+    """Return the boundaries of words in a normalised form, as positions in it without its spaces."""
     edges, place = {0}, 0
     for word in form.split():
         place += len(word)

@@ -66,7 +66,7 @@ _LONG_RUN = re.compile(r"([^\w\s])\1{3,}")
 
 
 class AnswerMatcher:
-    """Matcher of the accepted answers to one question, as normal forms; right replies contain one as whole words."""
+    """Matcher of the accepted answers to one question, in normalised form; right replies contain one as whole words."""
 
     def __init__(self, accepted: Sequence[str], accents: str = "fold", lenient: bool = True) -> None:
         accepted = tuple(accepted)
@@ -110,7 +110,7 @@ class AnswerMatcher:
         return PrefixStates(self._accepted, self._accents, self._delicate, self.right)
 
     def state(self, prefix: bytes) -> bytes:
-        """Return the matcher's canonical prefix, after which each token has the same outcome as after ``prefix``."""
+        """Return the canonical prefix after which each token has the same outcome as after ``prefix``."""
         return self._states.of(prefix)
 
     def right(self, reply: str) -> bool:
@@ -121,7 +121,7 @@ class AnswerMatcher:
         )
 
     def next_tokens(self, prefix: bytes, texts: TokenTexts) -> NextTokens:
-        """Match next tokens: return each one's outcome after ``prefix``, which has no line break."""
+        """Return the outcome of each token of a vocabulary after ``prefix``, which has no line break."""
         text = prefix.decode("utf-8", "replace")
         right, decided = np.zeros((2, len(texts)), dtype=bool)
         if self.right(text) or self.right(text + 2 * _LETTER) or self.right(text + _NEXT_WORD):
@@ -166,7 +166,7 @@ class AnswerMatcher:
         return _StandIn.of_word(ending[3])
 
     def _possible(self, text: str) -> bool:
-        """Return True if a word of the reply may be the last of an accepted answer; else it cannot be right."""
+        """Return True if a word of the reply may be the last of an accepted answer; else the reply cannot be right."""
         if self._needed_pattern.search(text) or not text.isascii():
             return True
         letters = _ALPHANUMERIC_RUNS.sub("", text)  # signs and spaces within words are optional
@@ -182,7 +182,7 @@ class AnswerMatcher:
         return any(word in joined for word in self._compounds)
 
     def _judged(self, reply: bytes) -> tuple[bool, bool]:
-        """Return True if a matched reply is right, and True if every continuation is."""
+        """Return True if a reply is right, and True if every continuation is."""
         text = unified(self._states.of_reply(reply), self._accents).translate(_BRACKETS)
         state = _LONG_RUN.sub(r"\1\1\1", text)
         if self._ascii and not state.isascii():
@@ -196,7 +196,7 @@ class AnswerMatcher:
         return verdict
 
     def _stays_right(self, reply: str) -> bool:
-        """Return True if the matched reply is certain to stay right."""
+        """Return True if the reply is certain to stay right."""
         if self._settled(reply + _LETTER):
             return True
         if self._delicate and any(self._is_closed(reply[: sign.end()]) for sign in _CLOSING.finditer(reply)):
@@ -206,7 +206,7 @@ class AnswerMatcher:
         )
 
     def _is_closed(self, reply: str) -> bool:
-        """Return True if a match that ends in a sign of :data:`_CLOSING` is right, also before a date or initials."""
+        """Return True if a reply that ends in a sign of :data:`_CLOSING` is right, also before a date or initials."""
         return self.right(reply) and all(self.right(reply + more) for more in (_NEXT_WORD, " May", " 5", " B."))
 
     def _settled(self, reply: str) -> bool:
@@ -288,12 +288,12 @@ class _StandIn(NamedTuple):
 
     @classmethod
     def of_word(cls, signs: str) -> "_StandIn":
-        """Return the matcher's stand-in for a word of at least three letters and the ``signs`` after it."""
+        """Return the stand-in for a word of at least three letters and the ``signs`` after it."""
         return cls("vqxj", f"zzz vqxj{signs}")
 
     @classmethod
     def of_number(cls, number: str, signs: str) -> "_StandIn":
-        """Return the matcher's stand-in for a number, without leading zeros or in one word, and ``signs`` after it."""
+        """Return the stand-in for a number, without leading zeros or in one word, and the ``signs`` after it."""
         if number in NUMBERS:
             value = NUMBERS[number]
             number = "six" if value < 10 else "sixteen" if value < 20 else "thirty" if value <= 30 else "sixty"
@@ -302,7 +302,7 @@ class _StandIn(NamedTuple):
         return cls(answer, f"zzz {answer}{signs}")
 
     def serves(self, key: str) -> bool:
-        """Return True if a token matches alike after all prefixes for which this one stands in."""
+        """Return True if a token has the same outcome after all prefixes for which this one stands in."""
         if not self.answer.isdecimal():
             return not any(map(str.isalnum, key))
         return not any(map(str.isdigit, key)) and (self.prefix[-1:].isdigit() or not key[:1].isalpha())
@@ -314,7 +314,7 @@ def _matcher(answer: str) -> AnswerMatcher:
 
 
 class _Lexicon:
-    """Lexicon of answer matchers: classes of tokens of one vocabulary for the comparison of answers."""
+    """Lexicon: classes of the tokens of one vocabulary, for the comparison of answers."""
 
     def __init__(self, texts: TokenTexts) -> None:
         self._texts = texts
@@ -331,7 +331,7 @@ class _Lexicon:
 
     @cached_property
     def unsettling(self) -> Mask:
-        """Tokens in the matcher's lexicon after which a number, a letter or a sign before them may not have ended."""
+        """Tokens after which a number, a letter or a sign before them may not have ended."""
         words = (*_WORDS_OF_NUMBERS, *MONTH_NAMES, *KEYS, "and", "of", "x")
         continuing = re.compile(rf"[^\w]*(?:\d|(?:{'|'.join(words)})(?![^\W\d_])|[^\W\d_](?![^\W\d_]))|{_BINDING}")
         starts = {word[:length] for word in words for length in range(2, len(word) + 1)}
@@ -344,22 +344,22 @@ class _Lexicon:
 
     @cached_property
     def power(self) -> Mask:
-        """Tokens in the matcher's lexicon with the sign of a power."""
+        """Tokens with the sign of a power, ``^``."""
         return np.array(["^" in key for key in self._texts.keys], dtype=bool)
 
     @cached_property
     def binding_ids(self) -> list[int]:
-        """Tokens in the matcher's lexicon that begin with a sign that belongs to the word before it."""
+        """Tokens that begin with a sign that belongs to the word before it."""
         return _ids(self._texts.matching(re.compile(_BINDING)))
 
     def _ending_word_with(self, text: str) -> list[int]:
-        """Return the matcher's tokens that start with the end of a word, which no ASCII letter or digit continues."""
+        """Return the tokens that start with the end of a word, which no ASCII letter or digit continues."""
         keys = self._texts.keys
         ids = self._texts.starting_with(text)
         return [token for token in ids if not _ALPHANUMERIC_START.match(keys[token], len(text))]
 
     def _beginning_with(self, text: str, end_word: bool) -> list[int]:
-        """Return the matcher's tokens that begin with a text after signs; ``end_word``: no letter or digit follows."""
+        """Return the tokens that begin with a text after any signs; ``end_word``: no letter or digit follows it."""
         keys, ids = self._bare
         first, last = bisect.bisect_left(keys, text), bisect.bisect_left(keys, text + "\U0010ffff")
         return [
@@ -375,19 +375,19 @@ class _Lexicon:
 
     @cached_property
     def apostrophe_ids(self) -> list[int]:
-        """Tokens in the matcher's lexicon that begin with an apostrophe, which is optional."""
+        """Tokens that begin with an apostrophe, which is optional in an answer."""
         return self._texts.starting_with("'")
 
     @cached_property
     def unit_ids(self) -> list[int]:
-        """Tokens in the matcher's lexicon that are a unit after a number, or the end of one."""
+        """Tokens that are a unit after a number, or the end of one."""
         ends = {unit[place:] for unit in UNITS for place in range(len(unit))}
         keys, starting_with = self._texts.keys, self._texts.starting_with
         return [token for end in ends for token in starting_with(end) if not _ALPHANUMERIC.match(keys[token], len(end))]
 
     @cached_property
     def after_letter_ids(self) -> list[int]:
-        """Tokens in the matcher's lexicon that make a name of the letter before them, as in "A minor"."""
+        """Tokens that make a name of the letter before them, as in "A minor"."""
         return _ids(self._texts.matching(re.compile(rf"\W*(?:{'|'.join(KEYS)})(?![^\W\d_])")))
 
     def _containing(self, text: str) -> list[int]:
@@ -395,23 +395,23 @@ class _Lexicon:
 
     @cached_property
     def number_ids(self) -> list[int]:
-        """Tokens in the matcher's lexicon that are a number, or continue one."""
+        """Tokens that are a number, or continue one."""
         return _ids(self._texts.matching(re.compile(rf"[^\w]*(?:\d|(?:{_WORDS_OF_A_NUMBER})(?![^\W\d_]))")))
 
     def _numbers_with(self, word: str) -> list[int]:
-        """Return the matcher's :attr:`number_ids` that normalise to a word, alone or after one ("x-4", "x.4")."""
+        """Return the tokens of :attr:`number_ids` that normalise to a word, alone or after one ("x-4", "x.4")."""
         pattern = whole_words(word)
         return [token for token, form in self._number_forms if word in form and pattern.search(form)]
 
     @cached_property
     def _number_forms(self) -> list[tuple[int, str]]:
-        """The matcher's :attr:`number_ids` with their normal forms, alone and after a letter."""
+        """Tokens of :attr:`number_ids` with their normalised forms, alone and after a letter."""
         keys = self._texts.keys
         return [(token, normalize(start + keys[token])) for token in self.number_ids for start in ("", 2 * _LETTER)]
 
     @cached_property
     def mark_ids(self) -> list[int]:
-        """Tokens in the matcher's lexicon that begin with a combining mark."""
+        """Tokens that begin with a combining mark."""
         return self._those(lambda key: key != "" and unicodedata.category(key[0])[0] == "M")
 
     @cached_property
@@ -424,16 +424,16 @@ class _Lexicon:
 
     @cached_property
     def single_letter_ids(self) -> list[int]:
-        """Tokens in the matcher's lexicon that begin with a single letter."""
+        """Tokens that begin with a single letter."""
         return _ids(self._texts.matching(re.compile(r"\s?[^\W\d_](?![^\W_])")))
 
     def _single_letters(self, letters: str) -> list[int]:
-        """Return the matcher's :attr:`single_letter_ids` that contain one of some letters."""
+        """Return the tokens of :attr:`single_letter_ids` that contain one of some letters."""
         return [token for token in self.single_letter_ids if not set(letters).isdisjoint(self._texts.keys[token])]
 
     @cached_property
     def safe(self) -> Mask:
-        """Tokens in the matcher's lexicon that end the word before; an incomplete character may become a letter."""
+        """Tokens that certainly end the word before them; an incomplete character may become a letter."""
         part = np.array([token[:1] >= b"\xc0" for token in self._texts.raw], dtype=bool) & self._texts.incomplete
         return np.asarray(~self._texts.continues_word & ~self._texts.empty & ~part)
 
@@ -444,11 +444,11 @@ class _Lexicon:
         return [(token, "".join(filter(str.isalpha, self._texts.keys[token]))) for token in ids]
 
     def _abbreviations(self, word: str, begun: bool) -> list[int]:
-        """Return the matcher's dotted letters that might abbreviate a word, or its end if dotted letters have begun."""
+        """Return tokens with dotted letters that might abbreviate a word, or its end if dotted letters have begun."""
         return [t for t, letters in self._dotted if word in letters or (begun and word.endswith(letters))]
 
     def _proper_prefixes(self, text: str) -> list[int]:
-        """Return the matcher's tokens that are a proper prefix of a text, with or without a leading space."""
+        """Return tokens that are a proper prefix of a text, with or without a leading space."""
         starts = [text[:length] for length in range(1, len(text))]
         return [
             token for start in starts for token in (*self._texts.equal_to(start), *self._texts.equal_to(f" {start}"))
@@ -460,17 +460,17 @@ class _Lexicon:
 
 @lru_cache(maxsize=4)
 def _lexicon(texts: TokenTexts) -> _Lexicon:
-    """Return the matcher's lexicon of a vocabulary, built once."""
+    """Return the lexicon of a vocabulary, built once."""
     return _Lexicon(texts)
 
 
 def _foreign_stand_in(letter: re.Match[str]) -> str:
-    """Return one letter to match all that are not ASCII, and another for scripts that write no spaces."""
+    """Return one letter in place of all that are not ASCII, and another for scripts that write no spaces."""
     return "\u3005" if letter["unsegmented"] else _LETTER
 
 
 def _parts_of_number(word: str) -> Iterable[str]:
-    """Yield texts of which a reply has one if a number in it matches ``word``: digits, and words of numbers.
+    """Yield texts of which a reply has at least one if a number in it is ``word``: digits, and words of numbers.
 
     They are its digits without zeros at both ends (1.5 thousand is 1500), each word for it or for its tens or units,
     and every word that makes other digits of a number.
@@ -494,7 +494,7 @@ def _ids(mask: Mask) -> list[int]:
 
 
 def _last_word(text: str) -> str:
-    """Return the last word of the text to match, perhaps unfinished; empty after a boundary."""
+    """Return the last word of the text, perhaps unfinished; empty after a boundary."""
     key = unified(text[-64:])
     start = len(key)
     while start and not is_boundary(key[start - 1]):

@@ -52,7 +52,7 @@ class Verdict:
 
 
 class _Graded(NamedTuple):
-    """Extracted answer that a grader compares; ``by_scopes`` if a reader of whole ``reply`` texts extracted it."""
+    """Answer that a grader compares; ``by_scopes`` if a reader of whole replies extracted it from ``reply``."""
 
     reply: str
     answer: str
@@ -60,7 +60,7 @@ class _Graded(NamedTuple):
 
 
 class FreeReply(NamedTuple):
-    """Free-text reply for a grader, to a question with accepted answers.
+    """Free-text reply to a question with accepted answers.
 
     >>> question = Question("1", "What is the capital of Italy?", ("Rome",))
     >>> FreeReply(question, "It is Rome.", "it is rome", ("rome",), ["it is rome"]).exact
@@ -95,13 +95,13 @@ class FreeReply(NamedTuple):
 
     @property
     def references(self) -> list[str]:
-        """Accepted answers for a free-text reply as natural text, without those that normalise to nothing."""
+        """Accepted answers to the question as natural text, without those that normalise to nothing."""
         return comparable(self.question.answers)
 
 
 @dataclass(frozen=True)
 class LetterChoices:
-    """Choices of one question as letters for graders, each a reply of a single token."""
+    """Choices of one question as letters, each a reply of a single token."""
 
     count: int
     correct: int | None
@@ -109,7 +109,7 @@ class LetterChoices:
 
     @property
     def identity(self) -> str:
-        """Text that differs for letters of choices whose verdicts may differ."""
+        """Text that differs for choices whose verdicts may differ."""
         return f"letters {self.count} {self.correct}{' strict' if self.strict else ''}"
 
     def tokens(self, texts: TokenTexts) -> list[Ids]:
@@ -170,10 +170,10 @@ class Grader(ABC):
 
     @abstractmethod
     def right(self, replies: Sequence[FreeReply]) -> Sequence[bool | None]:
-        """Grade replies: return True for each right one, None without verdict; UserError if a question lacks fields."""
+        """Return True for each right reply, None without a verdict. UserError if a question lacks a field."""
 
     def abstained(self, replies: Sequence[FreeReply]) -> Sequence[bool]:
-        """Grade abstentions: return True for each reply that says that it does not know."""
+        """Return True for each abstention, a reply that only says that it does not know."""
         return [abstains(reply.text) for reply in replies]
 
     @property
@@ -199,11 +199,11 @@ class Grader(ABC):
         return []
 
     def are_equivalent(self, pairs: Sequence[tuple[Question, str, str]]) -> list[bool | None]:
-        """Return the grader's verdict for each pair: True if equivalent, None without one; UserError without judge."""
+        """Return True for each pair of equivalent answers, None without a verdict; UserError without a judge."""
         raise UserError(NO_JUDGE)
 
     def comparison_requests(self, pairs: Sequence[tuple[Question, str, str]]) -> list[Request]:
-        """Return the grader's requests of :meth:`are_equivalent`, for the plan; UserError without a judge."""
+        """Return the requests of :meth:`are_equivalent`, for the plan; UserError without a judge."""
         raise UserError(NO_JUDGE)
 
     def verdict_table(self) -> pa.Table:
@@ -223,7 +223,7 @@ class Grader(ABC):
         return None
 
     def choices(self, question: Question) -> LetterChoices | None:
-        """Return the letters by which graders grade a multiple-choice question."""
+        """Return the letters of a multiple-choice question; None for other questions."""
         return LetterChoices(len(question.choices), question.correct, self._strict) if question.choices else None
 
     def unusable_aliases(self, questions: Sequence[Question]) -> Mapping[str, int]:
@@ -235,8 +235,8 @@ class Grader(ABC):
         return {question_id: count for question_id, count in counts.items() if count}
 
     def grade(self, questions: Sequence[Question], answers: pa.Table) -> pa.Table:
-        """Grade: return the answer table with ``label``, ``correct`` and ``exact``; ``abstained`` for an abstention,
-        else ``invalid`` without a letter.
+        """Return the graded table: the answer table with ``label``, ``correct`` and ``exact``, and the outcome
+        ``abstained`` for an abstention, else ``invalid`` without a letter.
         """
         by_id = {question.id: question for question in questions}
         replies = [
@@ -276,7 +276,7 @@ class Grader(ABC):
     def _graded(
         self, question: Question, text: str, answer: str | None, rule: str | None, reason: str | None
     ) -> _Graded:
-        """Return the part of a reply that the grader compares: the extracted answer, or all of it."""
+        """Return the part of a reply to compare: the extracted answer; all, without a reader or for strict letters."""
         if question.choices and self._strict:
             return _Graded(text, without_reasoning(text) or "")
         if not rule and not reason:
@@ -313,8 +313,8 @@ class Grader(ABC):
     def _with_abstentions(
         self, questions: Mapping[str, Question], verdicts: Mapping[tuple[str, _Graded], Verdict]
     ) -> dict[tuple[str, _Graded], Verdict]:
-        """Return the grader's new verdicts on abstentions, and on all replies to questions without an answer: right if
-        they abstain. A reply with a right answer or a letter does not abstain.
+        """Return the new verdicts on abstentions, and on all replies to questions without an answer: right if they
+        abstain. A reply with a right answer or a letter does not abstain.
         """
         candidates: dict[tuple[str, _Graded], FreeReply] = {}
         for (question_id, graded), verdict in verdicts.items():
@@ -333,7 +333,7 @@ class Grader(ABC):
         return found
 
     def _free_reply(self, question: Question, graded: _Graded, accepted: tuple[str, ...]) -> FreeReply:
-        """Return a free-text reply for the grader with the scopes of the search for accepted answers."""
+        """Return a free-text reply with the scopes of the search for accepted answers."""
         whole = " ".join(graded.reply.split())
         identical = whole in (" ".join(text.split()) for text in question.answers if text.strip()) or (
             normalize(whole, self.accents) in accepted

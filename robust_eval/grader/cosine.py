@@ -23,7 +23,7 @@ _ROUNDING = 1e-6
 
 @dataclass
 class SentenceGrader(Grader):
-    """Base of graders that compare a reply with references by the cosine of a sentence model."""
+    """Base of graders that compare a reply with references by cosine, with a sentence model."""
 
     model: str
     """Sentence model: a folder, a hub id, or embedded:PACKAGE/FOLDER of the package index."""
@@ -107,7 +107,7 @@ class References(SentenceGrader):
 
 
 def _incorrect(question: Question) -> list[str]:
-    """Return a question's incorrect references, for cosines; UserError if there are none."""
+    """Return the incorrect references of a question; UserError if there are none."""
     if not (texts := comparable(question.incorrect)):
         raise UserError(
             f"grader=references cannot grade question {question.id}: it needs wrong references ('incorrect') in "

@@ -101,7 +101,7 @@ def grade_reply(
 
 
 def question_of(answers: Sequence[str], choices: Sequence[str]) -> Question:
-    """Return the question of the one reply to grade, with its answers and choices; UserError names a wrong argument."""
+    """Return the question of a reply to grade, with these answers and choices; UserError names a wrong argument."""
     accepted, options = _texts("answers", answers), _texts("choices", choices)
     if not options:
         question = Question("", "", answers=accepted)
@@ -123,7 +123,7 @@ def _texts(name: str, texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def _right_choice(answers: Sequence[str], choices: Sequence[str]) -> int:
-    """Return the index of the right choice for one reply to grade, by its letter or its text in the answers."""
+    """Return the index of the right choice, the only one that is in the answers by its letter or its text."""
     names = {answer.strip() for answer in answers}
     letters = {name.upper() for name in names if len(name) == 1}
     places = [
@@ -140,7 +140,7 @@ def _right_choice(answers: Sequence[str], choices: Sequence[str]) -> int:
 def _resolved(
     argument: str, value: str | _Part, registry: Mapping[str, Callable[..., _Part]], kind: type[Any]
 ) -> _Part:
-    """Return a reader or grader of one reply by its name; an object as it is."""
+    """Return a reader or grader by its name; an object as it is."""
     if isinstance(value, str) and value in registry:
         return registry[value]()
     if isinstance(value, kind):
@@ -150,6 +150,6 @@ def _resolved(
 
 
 def _row(reply: str) -> pa.Table:
-    """Return the answer table of the one reply to grade."""
+    """Return an answer table with one reply."""
     place = {"question_id": "", "rewrite": 0, "temperature": 0.0, "trial": 0, "weight": 1.0}
     return answer_table([{**place, "text": reply, "outcome": "ok" if reply.strip() else "empty"}])

@@ -160,7 +160,7 @@ class JudgeModel(Grader):
         return self._model
 
     def expected_requests(self, question: Question, answers: int) -> list[Request]:
-        """See :class:`Grader`: each reply to the judge is as long as the longest accepted answer."""
+        """See :class:`Grader`: each reply is assumed to be as long as the longest accepted answer."""
         accepted, _ = accepted_answers(question)
         if question.choices or not accepted:
             return []
@@ -238,7 +238,7 @@ class JudgeModel(Grader):
         )
 
     def _refuse_silence(self, silent: Sequence[FreeReply]) -> None:
-        """Raise OutageError if most of the first replies have no verdict of the judge; ``silent`` are the last."""
+        """Raise OutageError if the judge gave most of the first replies no verdict; ``silent`` are the last without."""
         missing, number = self._trial_verdicts.count(False), len(self._trial_verdicts)
         if number < MIN_REPLIES or 2 * missing <= number or self._model is None:
             return
@@ -251,7 +251,7 @@ class JudgeModel(Grader):
         )
 
     def _verdicts_on(self, replies: Sequence[FreeReply], stage: str, **variant: Any) -> dict[str, bool | None]:
-        """Query the judge's verdicts on replies; return the majority on each, by its key."""
+        """Ask the judge for verdicts on replies; return the majority on each, by its key."""
         if not replies or self._model is None:
             return {}
         by_key = {_key(reply): reply for reply in replies}
@@ -291,7 +291,7 @@ class JudgeModel(Grader):
 
 
 def _key(reply: FreeReply) -> str:
-    """Return the judge's key of a reply to a question, the same in every run."""
+    """Return the key of a reply that is judged, the same in every run."""
     identity = "\0".join((reply.question.id, reply.text))
     return hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 

@@ -56,7 +56,7 @@ class Levenshtein(Grader):
 
 
 def _is_misspelt(one: str, other: str) -> bool:
-    """Return True if two similar forms differ by Levenshtein distance in the spelling of their words only."""
+    """Return True if two similar forms differ only in the spelling of their words."""
     words, counterparts = one.split(), other.split()
     if "".join(words) == "".join(counterparts):
         return True
@@ -66,7 +66,7 @@ def _is_misspelt(one: str, other: str) -> bool:
 
 
 def _pairs(words: Sequence[str], counterparts: Sequence[str]) -> Iterable[tuple[str, str]]:
-    """Return pairs of words for Levenshtein distances; of unequal numbers, all words between the equal ends joined."""
+    """Return the pairs of words to compare; if their numbers differ, all words between the equal ends, joined."""
     if len(words) == len(counterparts):
         return zip(words, counterparts, strict=True)
     start = Prefix.similarity(words, counterparts)
@@ -87,7 +87,7 @@ def _is_same_word(one: str, other: str) -> bool:
 
 
 def _symbol(word: str) -> str | None:
-    """Return the value of a word that is never misspelt: a letter, an ordinal, a Roman numeral up to 89; or None.
+    """Return the value of a word with at most one letter, an ordinal or a Roman numeral up to 89; None for others.
 
     >>> _symbol("xiv"), _symbol("14th"), _symbol("b"), _symbol("c++"), _symbol("war")
     ('14', '14', 'b', 'c++', None)
@@ -117,7 +117,7 @@ def _is_exchanged(one: str, other: str, table: Iterable[Sequence[str]]) -> bool:
 
 
 def _without(word: str, affix: str) -> str | None:
-    """Return a word to compare in spelling without an affix ("un-", "-ite"); None if it lacks it."""
+    """Return a word without an affix ("un-", "-ite"); None if it lacks it."""
     letters = affix.strip("-")
     if affix.startswith("-"):
         return word[: -len(letters)] if word.endswith(letters) else None

@@ -110,7 +110,7 @@ class PrefixStates:
         self._right = right
 
     def of(self, prefix: bytes) -> bytes:
-        """Return the canonical prefix (state) after which each token has the same outcome as after ``prefix``."""
+        """Return the canonical prefix after which each token has the same outcome as after ``prefix``."""
         if not self._applies(prefix):
             return prefix
         text = self._masked(_decoded(prefix))
@@ -126,7 +126,7 @@ class PrefixStates:
         return _readable(self._with_masked_end(self._masked(text)) if self._applies(reply) else text)
 
     def _applies(self, prefix: bytes) -> bool:
-        """Return True if there is a placeholder for canonical prefixes, and the text is one line."""
+        """Return True if a prefix has a canonical form: there is a placeholder, and it is one line."""
         return self._placeholder != "" and len(f"{prefix.decode('utf-8', 'replace')}.".splitlines()) == 1
 
     def _masked(self, text: str) -> str:
@@ -145,7 +145,7 @@ class PrefixStates:
         return text
 
     def _without_separators(self, text: str) -> str:
-        """Return a prefix that is not right without signs and words that mean nothing behind its placeholder."""
+        """Return a prefix that is not right, without the signs and words that mean nothing behind its placeholder."""
         if not ((self._are_words or self._are_numbers) and text.startswith(self._placeholder)):
             return text
         if self._are_numbers:
@@ -157,7 +157,7 @@ class PrefixStates:
         return self._placeholder + (self._before_words if self._are_words else self._before_number)(parts[1], parts[2])
 
     def _before_words(self, signs: str, end: str) -> str:
-        """Return a prefix's canonical end, and the signs before it, without words that begin no answer."""
+        """Return the end of a prefix, and the signs before it, without words that begin no answer."""
         if (
             not self._may_be_initials
             and _PLAIN.fullmatch(end)
@@ -177,7 +177,7 @@ class PrefixStates:
         return f"{signs}{end}"
 
     def _last_words(self, text: str, closing: str) -> str:
-        """Return a prefix's last words that may begin an answer, without those before, and the signs behind."""
+        """Return a prefix's last words from the first that may begin an answer, and the signs behind them."""
         if closing not in ("", "."):
             closing = " " if closing.endswith(" ") else ";"
         *words, last = re.findall("[a-z]+", text)
@@ -196,7 +196,7 @@ class PrefixStates:
         return closing if self._may_be_initials else " "
 
     def _before_number(self, signs: str, end: str) -> str:
-        """Return a prefix's canonical end, and the signs before it, without an ended number that is in no date."""
+        """Return the end of a prefix, and the signs before it, without a number that has ended and is in no date."""
         if signs.endswith(" ") or (signs[-1] in ";!#*/=+" and end[:1].isdigit()):
             signs = " "
         elif signs[-1] in ";!#*/=+":
@@ -244,7 +244,7 @@ class PrefixStates:
         return before + (self._placeholder if before == first and (self._are_words or self._are_numbers) else end)
 
     def _letter_or_placeholder(self, letter: str) -> str:
-        """Return a prefix's letter that may begin a word or initial of an answer, or an article; else a placeholder."""
+        """Return a letter that may begin a word or an initial of an answer, or an article; a placeholder for others."""
         if self._are_numbers:
             return letter if f"\n{letter}" in self._first_rules or letter in "aivx" else "q"
         placeholder = self._placeholder[0]
@@ -253,7 +253,7 @@ class PrefixStates:
         return placeholder
 
     def _number_or_placeholder(self, number: str, decimals: str = "") -> str:
-        """Return a prefix's number that a token may complete to one of an answer; a placeholder for others.
+        """Return a number that a token may complete to one of an answer; a placeholder for others.
 
         Further digits, "thousand" and its like leave the first digits as they are; a power may not. A comma may
         separate thousands after at most three digits: the placeholder has as many, or four.
@@ -268,7 +268,7 @@ class PrefixStates:
         return placeholder * (4 if len(number) > 3 and not self._are_words else 1)
 
     def _number_word_or_placeholder(self, word: str) -> str:
-        """Return a prefix's number in words that a token may complete to one of an answer; a similar one for others."""
+        """Return a number in words that a token may complete to one of an answer; a similar one for others."""
         alike = next((words for words in _ALIKE_NUMBERS if word in words), ())
         values = {name: [value for longer, value in NUMBERS.items() if longer.startswith(name)] for name in alike}
         masked = [name for name in alike if not any(self._may_become_answer(str(value)) for value in values[name])]
@@ -293,7 +293,7 @@ class PrefixStates:
         return self._placeholder if is_masked and f"\n{word}\n" not in self._rules else word
 
     def _ascii_or_placeholder(self, match: re.Match[str]) -> str:
-        """Return a prefix's word without accents, or a placeholder for one that has other letters."""
+        """Return a word without its accents, or a placeholder for one that has other letters."""
         word = unified(match.group(), self._accents)
         if not (match.group().isalpha() and word.isalpha()) or _UNSEGMENTED.search(word) or len(word) < 2:
             return match.group()
@@ -306,30 +306,30 @@ class PrefixStates:
 
     @cached_property
     def _number_placeholder(self) -> str | None:
-        """Placeholder digit of canonical prefixes that begins no number of an answer."""
+        """Digit in place of numbers, which begins no number of an answer; None if there is none."""
         return next((digit for digit in "896" if not self._may_become_answer(digit)), None)
 
     @cached_property
     def _inert_words(self) -> re.Pattern[str]:
-        """Pattern of a canonical prefix's placeholder and words of the rules that mean nothing behind it."""
+        """Pattern of a placeholder and words of the rules that mean nothing behind it."""
         words = "|".join(word for word in self._rules.split() if f"\n{word}\n" not in self._first_rules)
         return re.compile(rf"{self._placeholder}(?:[ ,.;!)]+(?:{words}))+(?=[ ,.;!)])")
 
     @cached_property
     def _placeholder(self) -> str:
-        """Placeholder in canonical prefixes: three letters, the first two in no answer or rule; empty for none."""
+        """Placeholder of words: three letters, the first two in no answer and no rule; empty if there is none."""
         pairs = (first + second for first, second in product("zqxjvkw", repeat=2))
         excluded = f"{self._answers}{_lines(*_RULES, *_NUMBER_RULES)}"
         return next((f"{pair}{pair[0]}" for pair in pairs if pair not in excluded), "")
 
 
 def _lines(*words: str) -> str:
-    """Return words of canonical prefixes on a line each, between line breaks."""
+    """Return words of answers or rules on a line each, between line breaks."""
     return "\n".join(("", *words, ""))
 
 
 def _decoded(text: bytes) -> str:
-    """Return a canonical prefix as text, in which surrogates stand for the bytes of incomplete characters."""
+    """Return a prefix as text, in which surrogates stand for the bytes of incomplete characters."""
     return text.decode("utf-8", "surrogateescape")
 
 
@@ -338,5 +338,5 @@ def _encoded(text: str) -> bytes:
 
 
 def _readable(text: str) -> str:
-    """Return a canonical prefix's text with U+FFFD for the bytes of incomplete characters."""
+    """Return the text of a prefix with U+FFFD for the bytes of incomplete characters."""
     return _encoded(text).decode("utf-8", "replace")

@@ -102,7 +102,7 @@ class ReplyGrader:
         return self.grader.matcher(question) if self.first_line or self.served else None
 
     def choices(self, question: Question) -> Choices | None:
-        """Return the letters of a multiple-choice question by the grader, whatever the reader."""
+        """Return the grader's letters of a multiple-choice question, whatever the reader."""
         return self.grader.choices(question)
 
 
@@ -122,7 +122,7 @@ def _different(replies: pa.Table) -> tuple[pa.Table, pa.Array]:
 
 
 def with_letters(reply: str, choices: Sequence[str]) -> str:
-    """Return a reply to grade with letters in place of the numbers that label choices in the question as shown.
+    """Return a reply with letters in place of the numbers that label the choices in the question as shown.
 
     >>> with_letters("The answer is 2.", ["3 m/s", "4 m/s"]), with_letters("4 m/s", ["3 m/s", "4 m/s"])
     ('The answer is B.', '4 m/s')

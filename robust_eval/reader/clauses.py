@@ -107,7 +107,7 @@ _DENIAL_WORDS = frozenset(_DENIAL_WORD_LIST.split())
 
 
 def is_denial(form: str) -> bool:
-    """Return True if a clause in normal form denies, supposes or joins by itself: "not guilty" is no aside."""
+    """Return True if an answer in normalised form denies, supposes or joins by itself: "not guilty" is no aside."""
     return not _DENIAL_WORDS.isdisjoint(form.split()) or re.search(r"不|没|無|非|ない", form) is not None
 
 
@@ -120,7 +120,7 @@ def is_subject(text: str) -> bool:
 
 
 def without_pronoun(text: str) -> str:
-    """Return a clause without the pronoun I, which is no numeral and no symbol.
+    """Return a text without the pronoun I, which is no numeral and no symbol.
 
     >>> without_pronoun("I think it is I.")
     ' think it is I.'
@@ -129,7 +129,7 @@ def without_pronoun(text: str) -> str:
 
 
 def without_denials(text: str) -> str:
-    """Return a text without the clauses that it denies, supposes, or says that others believe.
+    """Return a text without what it denies, supposes, or says that others believe.
 
     >>> without_denials("It is not Sydney but Canberra. If it were the largest city, it would be Sydney.")
     'It  ;  but Canberra.'
@@ -138,7 +138,7 @@ def without_denials(text: str) -> str:
 
 
 def without_doubts(text: str) -> str:
-    """Return a text without clauses in doubt: sentences that name several candidates, begin with others or end in a
+    """Return a text without its doubtful sentences, which name several candidates, begin with others or end in a
     question mark, and without lists.
 
     >>> without_doubts("It could be Sydney or Perth. It is Canberra.")
@@ -155,7 +155,7 @@ def _each_sentence(text: str, kept: Callable[[str], str]) -> str:
 
 
 def _without_denials(sentence: str) -> str:
-    """Return a sentence without clauses that it denies, supposes, or says that others believe; quotations do not."""
+    """Return a sentence without what it denies, supposes, or says that others believe; quotations stay whole."""
     quotations = [match.group() for match in _QUOTATION.finditer(sentence)]
     places = iter(range(len(quotations)))
     hidden = _QUOTATION.sub(lambda _: f"{_MARK}{next(places)}{_MARK}", sentence)

@@ -35,7 +35,7 @@ class Rewritten(NamedTuple):
 
 
 class Rewriter(Protocol):
-    """Protocol of rewriters, the sources of rewrites: a dataclass whose fields are its configuration."""
+    """Protocol of rewriters, the sources of rewrites: dataclasses whose fields are their configuration."""
 
     @property
     def model(self) -> ModelConfig | None:

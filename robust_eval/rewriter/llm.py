@@ -1,4 +1,4 @@
-"""Rewriter by a language model (LLM), all rewrites of a question in one call.
+"""Rewriter that asks a language model (LLM) for all rewrites of a question in one call.
 
 Cho & Watson, "Measuring Robustness via Automated Crowdsourcing of Question Perturbations and Answers", §3
 (docs/methods.md, §2).
@@ -35,7 +35,9 @@ _ANOTHER_QUESTION = re.compile(r"^\s*(?:question:|rewrite the question\b)", re.I
 
 @dataclass
 class Llm:
-    """Rewriter by LLM (rewriter=llm): "Rewrite the question in v radically different ways", again for too few."""
+    """Rewriter by LLM (rewriter=llm): "Rewrite the question in v radically different ways", again for questions that
+    get too few.
+    """
 
     sentences: str
     """Sentence model that compares a rewrite with its question: a folder, a hub id, or embedded:PACKAGE/FOLDER."""
@@ -79,7 +81,7 @@ class Llm:
         return rewriter
 
     def rewrite(self, questions: Sequence[Question], model: StoredModel, seed: int) -> Rewritten:
-        """Return the questions with up to ``rewrites`` new rewrites each by the language model.
+        """Return the questions, each with up to ``rewrites`` new rewrites by the language model.
 
         Dropped are items of the lists that repeat the question (echo) or one another (duplicate), do not ask although
         the question does (no_question), are truncated by the length limit (cut), or exceed the number (surplus). A
@@ -148,7 +150,7 @@ class Llm:
 
 
 class _ListItem(NamedTuple):
-    """Item of a list of rewrites by a language model, and True if it is truncated."""
+    """Item of a language model's list of rewrites, and True if it is truncated."""
 
     question: Question
     text: str
@@ -170,7 +172,7 @@ def _items(questions: dict[str, Question], answers: pa.Table) -> list[_ListItem]
 
 
 def _first_list(reply: str) -> str:
-    """Return the reply with rewrites up to the point at which a base model continues with another question."""
+    """Return a reply up to the point at which a base model continues its list of rewrites with another question."""
     starts = [] if _ANOTHER_QUESTION.match(reply) else [each.start() for each in _ANOTHER_QUESTION.finditer(reply)]
     return next((reply[:start] for start in starts if listed(reply[:start])), reply)
 
@@ -235,7 +237,7 @@ def listed(reply: str) -> list[str]:
 
 
 def asks(text: str) -> bool:
-    """Return True if a rewrite by a language model is a question or a request.
+    """Return True if a text is a question or a request.
 
     >>> asks("In which city is the Louvre"), asks("Name its city."), asks("The Louvre is in ___."), asks("Sure!")
     (True, True, True, False)
@@ -249,12 +251,12 @@ def asks(text: str) -> bool:
 
 
 def finished(text: str) -> bool:
-    """Return True if a rewrite by a language model ends as a sentence does."""
+    """Return True if a listed rewrite ends as a sentence does."""
     return text.endswith("_") or text.rstrip(_CLOSING).endswith(tuple("?!.…？！。؟"))
 
 
 def _printable(text: str) -> str:
-    """Write line breaks of a list of rewrites as line feeds, other white space as spaces; drop control characters."""
+    """Return a list of rewrites with line feeds, with spaces as other white space, and without control characters."""
     return "\n".join(
         "".join(" " if c.isspace() else c for c in line if c.isspace() or unicodedata.category(c)[0] != "C")
         for line in text.splitlines()

@@ -64,7 +64,7 @@ class RecordedRewrites:
 
 
 def distinct(question: str, rewrites: Sequence[str]) -> tuple[str, ...]:
-    """Return the recorded rewrites whose normal form is not empty and differs from question and earlier ones."""
+    """Return the rewrites that, in normalised form, are not empty and differ from the question and earlier ones."""
     first_texts = {normal_form(question): ""}
     for rewrite in rewrites:
         first_texts.setdefault(normal_form(rewrite), rewrite)
@@ -72,7 +72,7 @@ def distinct(question: str, rewrites: Sequence[str]) -> tuple[str, ...]:
 
 
 class _SquadQuestion(NamedTuple):
-    """Question in a file of recorded rewrites with the layout of SQuAD."""
+    """Question in a file with the layout of SQuAD."""
 
     id: str
     text: str
@@ -104,7 +104,7 @@ _Pairs = list[tuple[_SquadQuestion, _SquadQuestion]]
 
 
 def _by_id(original_questions: Sequence[_SquadQuestion], rewritten: Sequence[_SquadQuestion]) -> tuple[_Pairs, str]:
-    """Return each recorded rewrite with the question of its id and context, and agreeing answers; or the problem."""
+    """Return each rewrite with the question of its id and context, and no contradicting answers; or the problem."""
     questions: dict[str, list[_SquadQuestion]] = defaultdict(list)
     for question in original_questions:
         questions[question.id].append(question)
@@ -140,7 +140,7 @@ def _by_order(original_questions: Sequence[_SquadQuestion], rewritten: Sequence[
 
 
 def _squad(setting: str, path: Path) -> list[_SquadQuestion]:
-    """Return the questions in a file of recorded rewrites with the layout of SQuAD, which may lack answers."""
+    """Return the questions in a file with the layout of SQuAD, which may lack answers."""
     text = "".join(line for _, line in text_lines(path, label=f"{setting}: {path}"))
     try:
         questions = [
@@ -165,7 +165,7 @@ def _squad(setting: str, path: Path) -> list[_SquadQuestion]:
 
 
 def _read(path: Path) -> dict[str, tuple[str, ...]]:
-    """Return recorded rewrites by id; UserError names the first broken line."""
+    """Return recorded rewrites by the id of their question; UserError names the first broken line."""
     by_id: dict[str, tuple[str, ...]] = {}
     for where, _, record in json_lines(path, f"rewriter.file: {path}"):
         fields = record if isinstance(record, dict) else {}

@@ -66,8 +66,8 @@ def _scenarios(run: FinishedRun, subject: str, dataset: str) -> Iterator[tuple[A
 
 
 def _headline(run: FinishedRun, scenario: str, in_scenario: NDArray[np.bool_]) -> dict[str, tuple[Estimate, int, bool]]:
-    """Return a breakdown's headline metrics over some questions of a run, the number of questions of each, and if it is
-    a mean over questions.
+    """Return the headline metrics over some questions of a run, the number of questions of each, and True if it is a
+    mean over questions.
     """
     groups = run.groups()
     metrics: dict[str, tuple[Estimate, int, bool]] = {}
@@ -107,7 +107,7 @@ def _averages(rows: pd.DataFrame, scenario: str) -> pd.DataFrame:
 
 
 def weighted_mean(metrics: Sequence[Estimate], weights: Sequence[float], is_mean: bool = False) -> Estimate:
-    """Return a breakdown's weighted mean of independent metrics, with its 95 % interval.
+    """Return the weighted mean of independent metrics, with its 95 % interval.
 
     Of means over questions (``is_mean``) the distance of each bound is the root of the summed squares of the metrics'
     own distances, by their weights (Zou, Huang & Zhang, Computational Statistics & Data Analysis 53, 2009). Of κ and α

@@ -37,7 +37,7 @@ class Contrast(NamedTuple):
 
     @property
     def rescored(self) -> bool:
-        """True if the contrast is that answers are scored differently, whatever else differs."""
+        """True if the two runs score answers differently, whatever else differs."""
         return any(name.startswith(_SCORING) for name in self.settings)
 
     @property
@@ -47,13 +47,13 @@ class Contrast(NamedTuple):
 
 
 def listed(settings: Differing) -> str:
-    """Return the contrast's settings with their different values: "metric.frs.d=1 and 5"."""
+    """Return settings with their different values: "metric.frs.d=1 and 5"."""
     words = {name: dict.fromkeys(setting_value(name, value) for value in values) for name, values in settings.items()}
     return ", ".join(f"{name}={' and '.join(values)}" for name, values in words.items())
 
 
 def contrast(one: FinishedRun, other: FinishedRun) -> Contrast:
-    """Return the contrast, the settings that differ between two runs, and the kind of difference.
+    """Return the contrast of two runs: the settings that differ, and the kind of difference.
 
     Answers are the same if no setting differs that determines them, and all shared greedy answers agree.
     """
@@ -74,7 +74,7 @@ def contrast(one: FinishedRun, other: FinishedRun) -> Contrast:
 
 
 def truncation(settings: Differing) -> Differing:
-    """Return the run's settings that truncate the sampling distribution."""
+    """Return those of the differing settings that truncate the sampling distribution."""
     cut = {name: values for name, values in settings.items() if name.startswith("model.")}
     return {name: values for name, values in cut.items() if name.rpartition(".")[2] in _TRUNCATION}
 

@@ -33,27 +33,27 @@ class FigureData:
     specs: Sequence[MetricSpec] = ()
 
     def curves_of_others(self) -> dict[str, Mapping[float, Estimate]]:
-        """Return the figure data of headline curves of user-defined metrics, by label."""
+        """Return the headline curves of user-defined metrics, by label."""
         specs = [spec for spec in self.specs if spec not in KNOWN_SPECS and spec.shown == HEADLINE]
         return {spec.words: curve for spec in specs if len(curve := self.curves.get(spec.name, {})) > 1}
 
     def by_parameter(self, spec: MetricSpec) -> dict[float, Estimate]:
-        """Return the figure's metric with a number in its name by that number."""
+        """Return the estimates of a metric with a number in its name, by that number."""
         return {number: self.values[name] for number, name in spec.among(self.values).items()}
 
     def scores(self) -> dict[float, Floats]:
-        """Return (n,) the FRS of every fact for each d, as figure data."""
+        """Return (n,) the FRS of every fact for each d."""
         table = self.tables["frs"]
         return {d: table[name].to_numpy() for d, name in score_columns(table).items()}
 
     def nearest_to_one(self, table: str) -> pa.Table:
-        """Return the rows of a figure's table at the temperature nearest to 1, the only one of most runs."""
+        """Return the rows of a table at the temperature nearest to 1, the only one of most runs."""
         rows = self.tables[table]
         return at_temperature(rows, nearest_to_one(temperatures_of(rows)))
 
     def estimates(self, table: str, column: str) -> list[Estimate]:
-        """Return the figure's estimates in a column of a table, with the bounds in its neighbours, at the temperature
-        nearest to 1.
+        """Return the estimates in a column of a table, with the bounds in its neighbours, at the temperature nearest to
+        1.
         """
         table_rows = self.nearest_to_one(table)
         columns = (table_rows[f"{column}{end}"].to_pylist() for end in ("", "_low", "_high"))

@@ -164,7 +164,7 @@ class FinishedRun:
         return pd.DataFrame(rows, columns=["metric", *Estimate._fields, "n", "headline"]).astype({"n": "Int64"})
 
     def values(self, metric: str) -> Floats:
-        """Return (n,) one metric in the finished run, of every question asked; NaN where undefined."""
+        """Return (n,) the run's values of a metric, one for every question asked; NaN where undefined."""
         return np.asarray(self.questions[metric].to_numpy(), dtype=float)
 
     def keys(self) -> list[tuple[str, str]]:
@@ -172,7 +172,7 @@ class FinishedRun:
         return list(zip(self.questions["question_id"].to_pylist(), self.questions["question"].to_pylist(), strict=True))
 
     def limits(self, metric: str) -> Limits:
-        """Return the lowest and the highest possible value of a run's metric of one question; infinite if unknown."""
+        """Return the lowest and the highest value that a run's metric can have on one question; infinite if unknown."""
         return limits_of(self.questions, metric)
 
     def kept(self) -> NDArray[np.bool_]:
@@ -252,7 +252,7 @@ class FinishedRun:
 
     @cached_property
     def curves(self) -> dict[str, dict[float, Estimate]]:
-        """Estimates of the finished run by temperature, by name."""
+        """Curves of the finished run: estimates by temperature, by the name of the metric."""
         curves: dict[str, dict[float, Estimate]] = {}
         for metric, estimate in self.metrics.items():
             if place := curve_and_temperature(metric):
@@ -305,7 +305,8 @@ def kept_nothing(folder: Path) -> bool:
 
 
 def read_run(folder: Path, name: str | None = None, without_summary: bool = False) -> FinishedRun:
-    """Return the finished run in a folder, ``name`` in messages; ``without_summary`` it has question metrics alone.
+    """Return the finished run in a folder, called ``name`` in messages; ``without_summary``, with question metrics
+    alone.
 
     Raises UserError if it has not finished, or a file of it is damaged.
     """
@@ -380,7 +381,7 @@ def _of_questions(numbers: Mapping[str, float]) -> dict[str, int]:
 
 
 def _greedy(file: Path) -> dict[str, GreedyAnswer]:
-    """Return the run's greedy answers among graded ones, by question id."""
+    """Return the greedy answers in a run's file of graded answers, by question id."""
     columns = ["question_id", "text", "correct", "outcome"]
     refuse_bomb(file, [*columns, SAMPLER], ANSWERS)
     table = pq.read_table(file, columns=columns, filters=[(SAMPLER, "==", GREEDY)])
@@ -424,7 +425,7 @@ def merged(runs: Sequence[FinishedRun]) -> list[FinishedRun]:
 
 
 def scoring_settings(runs: Sequence[FinishedRun]) -> list[str]:
-    """Return the run's settings of the numbers in names of metrics, in which runs over the same answers may differ."""
+    """Return the settings of the numbers in metric names (FRS: d), in which runs over the same answers may differ."""
     return list(dict.fromkeys(spec.setting for run in runs for spec in run.specs if spec.setting))
 
 
@@ -502,8 +503,8 @@ def _without_files(settings: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]
 
 
 def _labels(settings: Sequence[Mapping[str, Any]], lead: str, always: bool) -> list[str]:
-    """Return run labels of the differing settings, the first of correlated ones; they begin with ``lead`` if it or
-    nothing differs, or ``always``.
+    """Return a label for each run from the settings that differ, the first of correlated ones; labels begin with
+    ``lead`` if it or nothing differs, or ``always``.
     """
     names = list(dict.fromkeys(name for each in settings for name in each))
     group_names = [name for name in names if name.partition(".")[0] == lead.partition(".")[0]]
@@ -540,7 +541,7 @@ def _short(name: str, names: Sequence[str], separator: str = ".") -> str:
 
 
 def _distinguishing(settings: Sequence[Mapping[str, Any]], fixed: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Return those of ``names`` that distinguish runs' settings, which ``fixed`` and the ones before do not."""
+    """Return those of ``names`` that distinguish runs which ``fixed`` and the names before them do not."""
     chosen: list[str] = []
     for name in names:
         if _count_distinct(settings, [*fixed, *chosen, name]) > _count_distinct(settings, [*fixed, *chosen]):

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 class TrackedRuns:
-    """Tracked MLflow runs: store at ``uri``, or the database in ``mlruns``; files are downloaded into ``scratch``."""
+    """Runs in the MLflow store at ``uri``, or the database in ``mlruns``; files are downloaded into ``scratch``."""
 
     def __init__(self, uri: str | None, mlruns: Path, scratch: Path) -> None:
         self._uri = store_at(uri, mlruns)

@@ -17,7 +17,7 @@ WHY_NOT = {
 
 
 def verdict(correct: bool | None, outcome: str) -> str:
-    """Return the verdict on a question's answer, one of :data:`VERDICTS`."""
+    """Return the verdict on an answer, one of :data:`VERDICTS`."""
     if outcome in NO_REPLY:
         return "no reply"
     return "not judged" if correct is None else "right" if correct else "wrong"

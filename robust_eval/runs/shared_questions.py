@@ -48,7 +48,7 @@ class SharedQuestions:
 
     @cached_property
     def ranges(self) -> dict[str, Floats]:
-        """(n,) range of each metric of shared questions over measurements: the largest value minus the smallest.
+        """(n,) range of each metric of shared questions: its largest value over the measurements minus its smallest.
 
         NaN if fewer than two measurements have a value.
         """
@@ -60,7 +60,7 @@ class SharedQuestions:
         return np.asarray(_range(self.kept) == 1)
 
     def differs(self, metric: str) -> NDArray[np.bool_]:
-        """Return (n,) booleans, true if on shared questions measurements differ in a metric by a visible amount.
+        """Return (n,) booleans, true for shared questions on which the measurements visibly differ in a metric.
 
         Equal answers may have metrics that differ in insignificant digits, by rounding or by the batch context.
         """
@@ -99,11 +99,11 @@ class SharedQuestions:
         return spec_of(metric, self.specs) or MetricSpec(metric, metric)
 
     def breaks(self, metric: str) -> bool:
-        """Return whether breaking temperatures break ties of a metric of shared questions."""
+        """Return True if breaking temperatures break a metric's ties between shared questions."""
         return self.spec(self.spec(metric).tie_breaker).is_threshold
 
     def _tie_ranges(self, metric: str) -> Floats:
-        """Return (n,) the range of the tie breaker of shared questions; 0 without one."""
+        """Return (n,) the range of a metric's tie breaker on shared questions; 0 without one."""
         if self.breaks(metric):
             return _range(self.breaking)
         name, curve = self.spec(metric).tie_breaker, curve_and_temperature(metric)
