@@ -103,5 +103,5 @@ def fingerprint(questions: Sequence[Question], edition: str = "") -> str:
 
 
 def seeded_rank(seed: int, *keys: str) -> bytes:
-    """Return pseudo-random bytes of a seed and keys, such as a question's id: a sort key that needs nothing else."""
+    """Return pseudo-random bytes of a seed and keys, such as an id: a sort key independent of other elements."""
     return hashlib.blake2b("\0".join([str(seed), *keys]).encode(), digest_size=16).digest()

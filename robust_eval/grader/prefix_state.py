@@ -306,7 +306,7 @@ class PrefixStates:
 
     @cached_property
     def _number_placeholder(self) -> str | None:
-        """Digit in place of numbers, which begins no number of an answer; None if there is none."""
+        """Placeholder of numbers: a digit that begins no number of an answer; None if there is none."""
         return next((digit for digit in "896" if not self._may_become_answer(digit)), None)
 
     @cached_property

@@ -26,7 +26,7 @@ _LONG_WORD = re.compile(r"[^\W\d_][\w'’]{3,}")
 
 
 def abstains(reply: str) -> bool:
-    """Return True for an abstention: a reply, or its explicit answer, only says that it does not know: every sentence
+    """Return True if a reply abstains: it, or its explicit answer, only says that it does not know; every sentence
     does, or is an apology or an offer. A refusal, a hedge and a title do not.
 
     >>> abstains("I'm sorry, but I don't know who wrote it. Could you tell me more?"), abstains("I'm not sure. Rome?")
@@ -50,6 +50,6 @@ def abstains(reply: str) -> bool:
 
 
 def _is_title(text: str) -> bool:
-    """Return True for a text that is a title and no abstention: three words or more in capitals, "I Don't Know Why"."""
+    """Return True for a title, which is no abstention: three words or more, capitalised as in "I Don't Know Why"."""
     words = _LONG_WORD.findall(text)
     return len(text.split()) > 2 and len(words) > 1 and not text.isupper() and all(word[0].isupper() for word in words)

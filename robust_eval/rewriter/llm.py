@@ -256,7 +256,7 @@ def finished(text: str) -> bool:
 
 
 def _printable(text: str) -> str:
-    """Return a list of rewrites with line feeds, with spaces as other white space, and without control characters."""
+    """Write line breaks as line feeds and other white space as spaces, and drop control characters."""
     return "\n".join(
         "".join(" " if c.isspace() else c for c in line if c.isspace() or unicodedata.category(c)[0] != "C")
         for line in text.splitlines()

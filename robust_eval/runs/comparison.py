@@ -99,7 +99,7 @@ class Comparison:
         return pd.concat(frames, ignore_index=True)
 
     def spec(self, metric: str) -> MetricSpec | None:
-        """Return a compared metric's spec by the first run with it; None without one."""
+        """Return a compared metric's spec, from the first run with it; None without one."""
         return next((spec for run in self.runs if metric in run.metrics and (spec := run.spec(metric))), None)
 
     def words(self, metric: str) -> str:

@@ -100,7 +100,7 @@ class RecordedAnswers:
 
     @property
     def early_stopping(self) -> Mapping[str, EarlyStopping]:
-        """Early-stopping rule of each sampler in the file of recorded answers that had one."""
+        """Early-stopping rule of each sampler of the recorded answers, if it had one."""
         metadata = self.metadata
         return {} if metadata is None else metadata.early_stopping
 
