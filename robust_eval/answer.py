@@ -117,7 +117,7 @@ class Answers(NamedTuple):
 
 
 def answer_table(records: Iterable[Mapping[str, Any]]) -> pa.Table:
-    """Return records (mappings of column to value) as an answer table; missing nullable values are null."""
+    """Return records (mappings of column to value) as a table of :data:`SCHEMA`; missing nullable values are null."""
     return validated(pa.Table.from_pylist(list(records), schema=SCHEMA))
 
 

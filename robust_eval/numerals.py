@@ -60,7 +60,7 @@ _MAX_WORDS = 48
 
 
 def with_values(words: Sequence[str]) -> list[str]:
-    """Return words with each number (numeral) as digits of its value, each ordinal as digits with its ending.
+    """Return words with each number as digits of its value, each ordinal as digits with its ending.
 
     "hundred" and its like count only after a number: "hundreds of" and "hundred" stay. "no one" is no number.
 
@@ -91,7 +91,7 @@ def with_values(words: Sequence[str]) -> list[str]:
 
 
 def ordinal(value: int) -> str:
-    """Return a numeral's ordinal in digits.
+    """Return the ordinal of a number, in digits.
 
     >>> [ordinal(value) for value in (1, 2, 3, 4, 11, 112, 121)]
     ['1st', '2nd', '3rd', '4th', '11th', '112th', '121st']
@@ -125,21 +125,21 @@ def value_of(word: str) -> str | None:
 
 
 def _as_fraction(over: int, under: int) -> str | None:
-    """Return a numeral in lowest terms as a decimal number where it is one, else as it is; None for any other."""
+    """Return a fraction in lowest terms as a decimal number where it is one, else as it is; None for any other."""
     if not under or Fraction(over, under).denominator != under or under == 1:
         return None
     return _written(Decimal(over) / under) if 10**9 % under == 0 else f"{over}/{under}"
 
 
 def _written(value: Decimal) -> str:
-    """Return a number as a numeral in plain digits, without zeros at the end of its decimals."""
+    """Return a number in plain digits, without zeros at the end of its decimals."""
     text = f"{value:f}"
     text = text.rstrip("0").rstrip(".") if "." in text else text
     return "0" if text in ("-0", "") else text
 
 
 def _number(words: Sequence[str]) -> tuple[str, int]:
-    """Return the number at the start of the words, a numeral, and its length in words: 0 if the first is none."""
+    """Return the number at the start of the words in digits, and its length in words: 0 if there is none."""
     if not words:
         return "", 0
     if match := _ORDINAL.fullmatch(words[0]):
@@ -181,7 +181,7 @@ def _in_words(words: Sequence[str]) -> tuple[str, int]:
 
 
 def _scaled(digits: str, words: Sequence[str]) -> tuple[str, int]:
-    """Return a numeral with its multiplier or fraction: "2.5 million", "5 × 10^3", "1 1/2"."""
+    """Return the value of digits with a multiplier or fraction ("2.5 million", "1 1/2"), and its length in words."""
     if not PLAIN.fullmatch(digits):
         return digits, 1
     value = Decimal(digits)
@@ -203,7 +203,7 @@ def _scaled(digits: str, words: Sequence[str]) -> tuple[str, int]:
 
 
 def _below(words: Sequence[str], scale: int) -> tuple[int, int]:
-    """Return a smaller numeral in words after a scale word ("and five"), and its length in words."""
+    """Return the smaller number in words after a scale word ("and five"), and its length in words; else 0 and 0."""
     skipped = int(words[:1] == ["and"])
     if words[skipped : skipped + 1] and words[skipped] in NUMBERS:
         number, length = _in_words(words[skipped:])

@@ -195,7 +195,7 @@ def marked_answers(text: str) -> list[str]:
 
 
 def _fields(text: str) -> list[str]:
-    """Return the field ``answer`` of a reply's last outermost JSON object that has one, as a text."""
+    """Return the field ``answer`` of each outermost JSON object of a reply that has one, as text."""
     decoder = json.JSONDecoder(strict=False)
     values, end = [], 0
     for brace in islice(re.finditer(r"\{", text), _MAX_OBJECTS):
@@ -222,7 +222,7 @@ def _as_text(value: Any) -> str:
 
 
 def explicit_answer(text: str) -> str | None:
-    """Return a free text's last explicit answer behind a label at the beginning of a line, else that of the last
+    """Return a reply's explicit answer: the last one behind a label at the beginning of a line, else that of the last
     statement; None where there is neither.
     """
     if labelled := deque(_answers(_LABEL, text), maxlen=1):
@@ -235,7 +235,7 @@ def explicit_answer(text: str) -> str | None:
 
 
 def _answers(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, str]]:
-    """Yield the place of each explicit answer's statement, which may begin in another answer, and what it says."""
+    """Yield the place of each label or statement, which may begin in the answer of another, and its answer."""
     place = 0
     while (match := pattern.search(text, place)) is not None:
         group = next(name for name, value in match.groupdict().items() if value)

@@ -51,12 +51,12 @@ def unmarked(text: str) -> str:
 
 
 def letter_of_mark(mark: str) -> str:
-    """Return the letter of the mark of a choice."""
+    """Return the letter that a mark stands for."""
     return chr(ord("A") + (ord(mark) & 0x1F))
 
 
 def letter_in(match: re.Match[str]) -> tuple[int, int, str]:
-    """Return the begin and the end of the letter's mark in a match, and the letter."""
+    """Return the start and the end of the mark in a match, and the letter of the mark."""
     number = next(number for number, value in enumerate(match.groups(), 1) if value)
     return match.start(number), match.end(number), letter_of_mark(match[number])
 
@@ -94,9 +94,7 @@ _LETTERS_ALONE = re.compile(r"(?:[\s,;]*[(\[]?[A-M][).:\]])*[\s,;]*")
 
 
 def listed_places(text: str) -> set[int]:
-    """Return the places of marked letters with which the choices are listed: A, B and C at least, each in the same
-    form, and in their order.
-    """
+    """Return the places of the letters in a list of choices: at least A, B and C, in one form and in their order."""
     for form in _IN_A_LIST:
         places = {match.start(1): letter_of_mark(match[1]) for match in form.finditer(text)}
         if set(places.values()) >= set("ABC"):
@@ -128,7 +126,7 @@ def earlier_letters(text: str) -> set[str]:
 
 
 def only_letters(text: str) -> set[str]:
-    """Return the letters of a text that holds several marks of them and nothing else, whatever parts them; else none.
+    """Return the letters of a text that holds several of them and nothing else, whatever separates them; else none.
 
     The letter of a choice that names others, as in "E. A and B", is no list.
 
@@ -142,7 +140,7 @@ def only_letters(text: str) -> set[str]:
 
 
 def listed_letters(text: str) -> set[str]:
-    """Return the marked letters of further choices that stand in a text behind a first one.
+    """Return the letters of further choices that stand in a text behind a first one.
 
     A letter belongs to one if it has the form of the first ("B." or "(B)") and is parted from it by a comma or the like
     (a reply may be cut behind it) or by nothing at all; or if it is the next in the alphabet, in a list that begins

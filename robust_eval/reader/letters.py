@@ -1,4 +1,4 @@
-"""Letters that replies of chat models choose, in English, German, French, Spanish and Chinese.
+"""Reading of the letter that a chat model's reply chooses, in English, German, French, Spanish and Chinese.
 
 An explicit statement counts most ("the answer is C", a box, "I would choose C", "C is correct"), then a letter that a
 line begins with or is, then the only letter that is named and not denied, then the text of exactly one choice.
@@ -210,7 +210,7 @@ def _stated_texts(text: str, choices: Sequence[str]) -> list[_Statement]:
 
 
 def _with_texts(text: str, choices: Sequence[str]) -> str:
-    """Return a reply's text with each text of a choice as a mark of that choice."""
+    """Return a reply with a mark in place of the text of each choice."""
     for place in sorted(range(len(choices)), key=lambda place: -len(choices[place])):
         choice = choices[place].strip().rstrip(".")
         if len(choice) > 1:
@@ -398,7 +398,7 @@ def _letter_of_start(answer: str, choices: Sequence[str]) -> str | None:
 
 
 def _all(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
-    """Yield matches of statements on letters that may overlap: a statement may begin within another."""
+    """Yield all matches of a pattern, also overlapping ones: a statement may begin within another."""
     place = 0
     while (match := pattern.search(text, place)) is not None:
         yield match

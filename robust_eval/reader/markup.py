@@ -50,7 +50,7 @@ def _operator(match: re.Match[str]) -> str:
 
 
 def without_footnotes(text: str) -> str:
-    """Return a text without markup of footnotes behind words, and with words apart that a lost link glued together.
+    """Return a text without footnote marks behind words, and with the words apart that a lost link glued together.
 
     >>> without_footnotes("It was signed inParis1. He left on April 30, 18032.")
     'It was signed in Paris. He left on April 30, 1803.'
@@ -60,7 +60,7 @@ def without_footnotes(text: str) -> str:
 
 
 def without_template(reply: str) -> str:
-    r"""Return a reply without the markup of its chat template, and without what the model wrote of further turns.
+    r"""Return a reply without the marks of its chat template, and without further turns that the model wrote.
 
     >>> without_template("Paris<|im_end|>\n<|im_start|>user\nAnd Spain?")
     'Paris'
@@ -82,7 +82,7 @@ def without_template(reply: str) -> str:
 
 
 def plain(reply: str) -> str:
-    r"""Return a reply without markup as plain text: no fences, headings, emphasis, bullets, tags, and signs of LaTeX.
+    r"""Return a reply as plain text: without fences, headings, emphasis, bullets, tags, and the signs of LaTeX.
 
     >>> plain("### Answer\n\n**Paris** is the `capital`.")
     'Answer\n\nParis is the capital.'
@@ -102,6 +102,6 @@ def plain(reply: str) -> str:
 
 
 def compatible(reply: str) -> str:
-    """Return a reply with full-width, circled and boxed marks as plain ones: "（Ｃ）" is "(C)", "ⓒ" is "C"."""
+    """Return a reply with full-width, circled and boxed characters as plain ones: "（Ｃ）" is "(C)", "ⓒ" is "C"."""
     reply = re.sub("[ⓐ-ⓩ]", lambda circled: circled.group().upper(), reply)
     return unicodedata.normalize("NFKC", reply.translate(_WHITE_ON_BLACK))

@@ -10,12 +10,12 @@ _TABLES = module_data(__file__)
 
 
 def _joined(phrases: str | list[str]) -> str:
-    """Return alternatives of phrases as one pattern."""
+    """Return alternative phrases as one pattern."""
     return phrases if isinstance(phrases, str) else "|".join(phrases)
 
 
 def _spaced(pattern: str) -> str:
-    """Return a pattern of a phrase that matches any white space for a space, and either form of an apostrophe."""
+    """Return a phrase's pattern with any white space for a space, and either form of an apostrophe."""
     return pattern.replace(" ", r"\s+").replace("'", "['’]")
 
 

@@ -31,7 +31,7 @@ class ReplyReader(Reader):
 
 @lru_cache(maxsize=1 << 10)
 def free_text_of(reply: str) -> FreeText:
-    """Return the free-text answer of a whole reply, with reasoning and template marks, and the texts that grade it."""
+    """Return the free-text answer in a raw reply (with reasoning and template marks), and the texts that grade it."""
     return read_free_text(without_template(without_reasoning(reply) or ""))
 
 
@@ -45,7 +45,7 @@ class FirstLineReader(Reader):
     whole_reply = False
 
     def read(self, reply: str, question: Question) -> Reading:
-        """Return a reply's first line; of a multiple-choice reply all, because the grader reads lists of letters."""
+        """Return a reply's first line, or all of a multiple-choice reply, because the grader reads lists of letters."""
         text = without_reasoning(reply)
         if text is None:
             return Reading("", "", NOT_ENDED)
@@ -56,7 +56,7 @@ class FirstLineReader(Reader):
 
 @dataclass
 class ByPromptStyle:
-    """Reader by style (reader=by_prompt_style): ``first_line`` for plain prompts, ``reply`` for chats and records."""
+    """Reader by prompt style (reader=by_prompt_style): ``first_line`` for plain prompts, ``reply`` for all others."""
 
     def of(self, chat: bool) -> Reader:
         """Return the reader of replies to conversations (``chat``) or to plain text."""

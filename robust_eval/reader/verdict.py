@@ -22,7 +22,7 @@ _BOXED = re.compile(r"\\boxed\s*\{([^{}]*)\}")
 
 
 def _either(separator: str) -> str:
-    """Return a pattern of both words of a verdict, in either order, between separators."""
+    """Return a pattern of both words of a verdict, in either order, with a separator between them."""
     quote = "[\"'“”‘’«»]?"
     right, wrong = (rf"\b(?:{words})\b{quote}" for words in (_RIGHT, _WRONG))
     between = rf"{separator}{quote}(?:\b(?:{_KEYWORD})\W{{1,3}})?"

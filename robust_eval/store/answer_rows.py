@@ -121,7 +121,7 @@ def _conditions(table: pa.Table) -> list[TrialKey]:
 
 
 def _weighted(table: pa.Table, request: Request) -> pa.Table:
-    """Return rows of drawn answers with the weight 1/k of each of k, and with the form of the request."""
+    """Return the answer rows with the weight 1 / trials each, and with the form of the request."""
     return _formed(with_columns(table, {"weight": np.full(table.num_rows, 1 / request.trials)}), request)
 
 
@@ -139,7 +139,7 @@ Name = TypeVar("Name", bound=Hashable)
 
 
 class Tables(Generic[Name]):
-    """Tables of answer rows of one schema by name, merged into large ones: an Arrow table takes ten kilobytes itself.
+    """Tables of one schema by name, merged into a few large ones: an Arrow table takes ten kilobytes besides its rows.
 
     >>> tables = Tables(pa.schema({"n": pa.int64()}))
     >>> tables["a"], tables["b"] = pa.table({"n": [1, 2]}), pa.table({"n": [3]})
@@ -164,11 +164,11 @@ class Tables(Generic[Name]):
         return name in self._indices
 
     def names(self) -> Set[Name]:
-        """Return the names of all tables of answer rows."""
+        """Return the names of all tables."""
         return self._indices.keys()
 
     def together(self, names: Iterable[Name]) -> pa.Table:
-        """Return the answer rows of these names as one table, in this order; KeyError for an unknown name."""
+        """Return the tables of these names as one table, in this order; KeyError for an unknown name."""
         self._join()
         indices = [self._indices[name] for name in names]
         if len(self._large) > 1:  # merged column by column, so that there are never two copies of all

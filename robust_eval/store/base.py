@@ -24,7 +24,7 @@ class Entries(Protocol):
         """Yield the store's keys among these with their values, in any order."""
 
     def put(self, entries: Mapping[bytes, bytes]) -> None:
-        """Store all of these entries or none, replacing earlier values in the store; return when they are on disk."""
+        """Put all of these entries into the store, or none, replacing earlier values; return when they are on disk."""
 
     def lock_keys(self, keys: Iterable[bytes]) -> AbstractContextManager[None]:
         """Lock these keys of the store: another process with one of them waits, and then gets the stored value."""

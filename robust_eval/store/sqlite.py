@@ -53,7 +53,7 @@ _TABLES = f"""
 
 
 class DamagedError(sqlite3.DatabaseError):
-    """Damage of a file that SQLite does not notice."""
+    """Damage to a file that SQLite does not notice."""
 
 
 def connect(file: Path | str, uri: bool = False) -> sqlite3.Connection:
@@ -103,14 +103,14 @@ def insert(connection: sqlite3.Connection, rows: Sequence[Row], used_at: int) ->
 
 
 def intact_row(key: object, value: object, checksum: object) -> Iterator[Row]:
-    """Yield the row of SQLite if it is intact."""
+    """Yield a row of the SQLite store if it is intact."""
     if isinstance(key, bytes) and isinstance(value, bytes) and checksum == checksum_of(key, value):
         yield key, value, checksum
 
 
 def number_of(key: bytes) -> int:
-    """Return SQLite's number of an entry. Of two keys with the same number the later replaces the earlier; checksums
-    distinguish them.
+    """Return the number of an entry in the SQLite store. Of two keys with the same number the later replaces the
+    earlier; checksums distinguish them.
     """
     return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), signed=True)
 
@@ -237,7 +237,7 @@ class SqliteEntries(Entries):
             yield from ((key, rows[key]) for key in some if key in rows)
 
     def put(self, entries: Mapping[bytes, bytes]) -> None:
-        """Write the entries in one SQLite transaction, then evict old ones beyond the limit; nothing if read-only."""
+        """Write the entries in one transaction, then evict old ones beyond the maximum size; nothing if read-only."""
         if self._read_only or not entries:
             return
         rows = [(key, value, checksum_of(key, value)) for key, value in entries.items()]
@@ -369,7 +369,7 @@ class SqliteEntries(Entries):
         self._connection = connect(uri, uri=True)
 
     def _select(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Return SQLite's entries of these keys, and record their use."""
+        """Return the entries of these keys from SQLite, and record their use."""
         marks = ", ".join("?" * len(keys))
         query = f"SELECT key, value, checksum FROM entries WHERE id IN ({marks})"
         rows = self._connected.execute(query, [number_of(key) for key in keys]).fetchall()

@@ -45,7 +45,7 @@ class NotStoredError(Exception):
 
 
 class AdaptiveAnswers(AdaptiveRequests, Protocol):
-    """Adaptive answers to ``requests`` of which parts are requested, depending on the answers so far.
+    """Answers to ``requests`` that are requested in parts, depending on the answers so far.
 
     ``tables`` holds all answers to each request so far, also those that it does not need.
     """
@@ -54,13 +54,13 @@ class AdaptiveAnswers(AdaptiveRequests, Protocol):
     tables: dict[Item, pa.Table]
 
     def take(self, answers: pa.Table) -> None:
-        """Add new or stored answers to the adaptive ones, which are already in the tables."""
+        """Add new or stored answers, which are already in the tables."""
 
     def may_follow(self) -> list[Request]:
         """Return all adaptive requests that may still follow."""
 
     def answers(self) -> Answers:
-        """Return the needed adaptive answers, once all requests are finished."""
+        """Return the needed answers, once all adaptive requests are finished."""
 
 
 class _Lookup(NamedTuple):
@@ -117,7 +117,7 @@ class StoredModel:
         return self._find(requests, answers_keys(self.identity, requests)).missing
 
     def temperatures(self, highest: float) -> Temperatures:
-        """Return the stored model's supported temperatures; ``highest`` is the highest that the run needs.
+        """Return the temperatures that the stored model supports; ``highest`` is the highest that the run needs.
 
         A server is probed only if neither today's other runs nor its stored description have them. A cache-only model
         supports all.
@@ -244,7 +244,7 @@ class StoredModel:
         return model
 
     def _describe(self) -> None:
-        """Store the description of the model in the store."""
+        """Write the description of the model into the store."""
         self._entries.put({description_key(self.identity): json.dumps(self.description()).encode()})
 
     def description(self) -> dict[str, Any]:
