@@ -53,7 +53,7 @@ def fleiss_kappa(counts: ArrayLike) -> float:
 
 
 def remapped_kappa(counts: ArrayLike, categories: ArrayLike, draws: int = 1000, seed: int = 0) -> float:
-    """Return the agreement (Fleiss' κ) where labels mean nothing across questions, as cluster numbers do.
+    """Return Fleiss' κ where labels mean nothing across questions, as cluster numbers do.
 
     The mean over ``draws`` (with ``seed``) that map the labels of each question into its K_j categories by a random
     injection, independent between questions. Where all K_j are equal, its limit for many questions is
@@ -96,8 +96,8 @@ def remapped_kappa(counts: ArrayLike, categories: ArrayLike, draws: int = 1000, 
 
 
 def _chance_agreement(mapped: tuple[Integers, Integers, Floats], part: tuple[int, np.random.Generator]) -> Floats:
-    """Return the chance agreement (κ) of each random mapping of the numbers of labels (n,) and of categories (n,) of
-    questions, and the share of each label (n, most labels).
+    """Return the chance agreement of each random mapping of labels to categories, from the numbers of labels (n,) and
+    of categories (n,) of the questions, and the share of each label (n, most labels).
     """
     labels, categories, shares = mapped
     draws, generator = part
@@ -111,7 +111,7 @@ def _chance_agreement(mapped: tuple[Integers, Integers, Floats], part: tuple[int
 
 
 def _injections(labels: Integers, categories: Integers, generator: np.random.Generator) -> Integers:
-    """Return (n, most labels) random categories of agreement for the labels of each question, undefined beyond them."""
+    """Return (n, most labels) distinct random categories for the labels of each question, undefined beyond them."""
     places = np.zeros((len(labels), labels.max()), dtype=np.int64)
     for label in range(labels.max()):
         rows = np.flatnonzero(labels > label)
@@ -149,7 +149,7 @@ def free_marginal_kappa(counts: ArrayLike, categories: ArrayLike) -> float:
 
 
 def gibbs_m2(counts: ArrayLike, categories: ArrayLike) -> float:
-    """Return Gibbs' M2, a certainty of raters: 1 − the mean of K_j / (K_j − 1) · (1 − Σ_i p_ij²), p_ij = f_ij / r_j.
+    """Return Gibbs' M2, the raters' certainty: 1 − the mean of K_j / (K_j − 1) · (1 − Σ_i p_ij²), p_ij = f_ij / r_j.
 
     ``counts``, ``categories`` and errors (ValueError) are those of :func:`remapped_kappa`.
 
@@ -206,7 +206,7 @@ def normalized_certainty(counts: ArrayLike, categories: ArrayLike) -> float:
 
 
 def question_certainty(counts: ArrayLike, categories: ArrayLike) -> Floats:
-    """Return (n,) raters' certainty H_η of each question (:func:`normalized_certainty`); NaN with fewer than two.
+    """Return (n,) the certainty H_η of each question (:func:`normalized_certainty`); NaN with fewer than two raters.
 
     >>> question_certainty([[2, 2], [4, 0], [1, 0]], [2, 2, 2]).tolist()
     [0.0, 1.0, nan]
@@ -271,7 +271,7 @@ def squared_shares(counts: ArrayLike) -> Floats:
 
 
 def _of_questions(rated: NDArray[np.bool_], values: Floats) -> Floats:
-    """Return (n,) the agreement of the questions that are ``rated`` (n,); NaN for the others."""
+    """Return (n,) the values of the questions that are ``rated`` (n,); NaN for the others."""
     of_all = np.full(len(rated), np.nan)
     of_all[rated] = values
     return of_all
@@ -291,7 +291,7 @@ def beyond_chance(observed: ArrayLike, chance: ArrayLike) -> Floats:
 
 
 def _counts(counts: ArrayLike) -> tuple[Floats, NDArray[np.bool_]]:
-    """Return the checked label counts, and a mask of the questions with at least two raters (for κ)."""
+    """Return the checked label counts, and a mask of the questions with at least two raters."""
     f = np.asarray(counts, dtype=float)
     if f.ndim != 2:
         raise ValueError(f"counts must be (questions, labels), not {f.shape}")

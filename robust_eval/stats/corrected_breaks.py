@@ -16,7 +16,7 @@ RESAMPLES = 500
 
 
 class LabelCounts(NamedTuple):
-    """Label counts of n questions at T temperatures to correct breaks, (n, T) each: sums of the labels' weights.
+    """Counts of the labelled answers to n questions at T temperatures, (n, T) each: sums of the labels' weights.
 
     ``right`` are answers that people call right, ``true_positives`` those of them whose verdict is right; ``wrong`` and
     ``true_negatives`` likewise.
@@ -54,7 +54,7 @@ class LabelledGrid(NamedTuple):
 def _shrink_difference(
     rates: ErrorRates, true_positives: Floats, right: Floats, true_negatives: Floats, wrong: Floats
 ) -> ErrorRates:
-    """Shrink the difference between the grader's sensitivity and specificity by James-Stein, for corrected breaks.
+    """Shrink the difference between the grader's sensitivity and specificity by James-Stein.
 
     Where the two are alike the crossing of one half does not move, and a difference that is but noise would move it.
     The difference is that within temperatures: right answers are those of low ones, where graders err less, so that
@@ -84,7 +84,7 @@ def _shrink_difference(
 def label_counts(
     verdicts: Floats, labels: Floats, rows: NDArray[np.intp], columns: NDArray[np.intp], weights: Floats, shape: Any
 ) -> LabelCounts:
-    """Return answers with labels (N,) as counts; ``rows`` and ``columns`` (N,) are their questions and temperatures."""
+    """Count the labelled answers (N,); ``rows`` and ``columns`` (N,) are their questions and temperatures."""
     is_labelled = ~np.isnan(labels) & ~np.isnan(verdicts)
     counts = []
     for label in (1.0, 0.0):
@@ -162,7 +162,7 @@ def break_intervals(
 
 
 def _interval(value: float, draws: Floats) -> Estimate:
-    """Return a corrected break's value with its 95 % bootstrap interval, if that has a width."""
+    """Return a corrected value with its 95 % bootstrap interval, if that has a width."""
     levels = [0.025, 0.975]
     if math.isnan(value) or not len(draws):
         return Estimate(value)

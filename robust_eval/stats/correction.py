@@ -58,7 +58,7 @@ def corrected_mean(
     weights: ArrayLike | None = None,
     counts: ArrayLike | None = None,
 ) -> Estimate:
-    """Return the corrected mean: that of the labels of all answers, estimated from some labels and all verdicts.
+    """Return the mean of the labels of all answers, estimated from some labels and all verdicts.
 
     It is mean_n(Y) + λ (mean_N(G) − mean_n(G)), where G are verdicts, Y labels, n the answers with a label and N those
     without; λ = Cov_n(Y, G) / ((1 + n/N) Var(G)), between 0 and 1. λ = 0, where verdicts say nothing or every answer
@@ -232,7 +232,7 @@ def error_rates(
 
 
 def _rate(successes: Floats, number: Floats, grid: Floats) -> Floats:
-    """Return (…, T) the error rate of one verdict: its share at each temperature, or a logistic regression."""
+    """Return (…, T) the sensitivity or the specificity: shares at each temperature, or a logistic regression."""
     with np.errstate(invalid="ignore", divide="ignore"):
         shares = successes / number
     is_separate = np.asarray((number >= MIN_LABELS).all(axis=-1))
@@ -242,7 +242,7 @@ def _rate(successes: Floats, number: Floats, grid: Floats) -> Floats:
 
 
 def _logistic(hits: Floats, number: Floats, grid: Floats) -> Floats:
-    """Return (…, T) the fitted rates of verdicts: Newton's method on the likelihood, for many data sets at once."""
+    """Return (…, T) the rates of a fitted logistic regression, by Newton's method, for many data sets at once."""
     x = grid - grid.mean() if len(grid) > 1 else np.zeros(1)
     x = x / max(float(np.abs(x).max()), 1.0)
     successes, trials = np.array(hits, dtype=float), np.array(number, dtype=float)
@@ -282,7 +282,7 @@ def labels_to_halve(labels: int, width: float, width_of_all: float) -> float:
 
 
 class _JudgedAnswers(NamedTuple):
-    """Answers with a verdict, to be corrected by labels, as arrays (N,)."""
+    """Answers with a verdict, of which some have a label, as arrays (N,)."""
 
     verdicts: Floats
     labels: Floats
@@ -334,7 +334,7 @@ class _JudgedAnswers(NamedTuple):
         return ~np.isnan(self.labels)
 
     def share(self, rows: NDArray[np.bool_]) -> float:
-        """Return the share of all judged answers that some of them are."""
+        """Return the share of these answers among all judged ones."""
         return float(self.counts[rows].sum() / self.counts.sum())
 
     def label_share(self, labelled: NDArray[np.bool_]) -> Floats:
@@ -343,11 +343,11 @@ class _JudgedAnswers(NamedTuple):
         return np.asarray(weights / weights.sum())
 
     def mean(self, rows: NDArray[np.bool_]) -> float:
-        """Return the mean verdict of some judged answers."""
+        """Return the mean verdict of these answers."""
         return float(np.average(self.verdicts[rows], weights=self.counts[rows]))
 
     def centred(self, rows: NDArray[np.bool_]) -> Floats:
-        """Return (N,) the influence of each judged answer on its mean verdict."""
+        """Return (N,) the influence of each answer on the mean verdict of these."""
         weight = np.where(rows, self.counts, 0) / self.counts[rows].sum()
         return np.asarray(weight * (self.verdicts - self.mean(rows)))
 
@@ -386,7 +386,7 @@ class _JudgedAnswers(NamedTuple):
 
 
 def _power(data: _JudgedAnswers, pools: Sequence[NDArray[np.bool_]]) -> float:
-    """Return the power λ of a correction's pools, each a mask of the answers."""
+    """Return the weight λ of the verdicts (:func:`corrected_mean`) for some pools, each a mask of the answers."""
     covariance = variance = 0.0
     for inside in pools:
         labelled = data.labelled & inside

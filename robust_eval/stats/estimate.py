@@ -11,8 +11,8 @@ from robust_eval.stats.interval import SHARE, UNKNOWN, Floats, check_level, mean
 
 
 class Estimate(NamedTuple):
-    """Estimate: a value with its confidence interval, of 95 % unless a function takes another level; NaN where
-    undefined, NaN bounds where there is no interval.
+    """Value with its confidence interval, of 95 % unless a function takes another level; NaN where undefined, NaN
+    bounds where there is no interval.
 
     No interval is without width: where all questions are alike, it is exact or there is none
     (:func:`robust_eval.metric.score.mean_estimate`).
@@ -66,7 +66,7 @@ def mean_interval(values: ArrayLike, groups: ArrayLike | None = None, level: flo
 
 
 def share_interval(successes: ArrayLike, groups: ArrayLike | None = None, level: float = 0.95) -> Estimate:
-    """Return the estimate of the share of ``successes``, (n,) of 1 and 0 or True and False, as :func:`mean_interval`.
+    """Return the share of ``successes``, (n,) of 1 and 0, or True and False, as :func:`mean_interval` does.
 
     ``groups``, ``level``, NaN and the result are those of :func:`mean_interval`; ValueError for other values, too.
 

@@ -232,7 +232,7 @@ def factual_robustness_score(
 
 
 def crossing_temperature(accuracy: Floats, temperatures: Floats, threshold: float) -> float:
-    """Return FRS's break off the grid: the lowest temperature at which an accuracy curve falls below a threshold.
+    """Return the breaking temperature off the grid: the lowest at which an accuracy curve falls below a threshold.
 
     ``accuracy`` (T,) has no NaN, ``temperatures`` (T,) are at least two and strictly increasing; an accuracy equal to
     the ``threshold`` holds. Between temperatures the curve is interpolated by monotone cubic pieces (Fritsch & Carlson

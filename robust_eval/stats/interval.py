@@ -62,7 +62,7 @@ def mean_bounds(
 
 
 def share_bounds(share: float, n: float, error: float, quantile: float) -> tuple[float, float]:
-    """Return bounds of Wilson's score interval of a ``share`` of ``n`` questions, from −``quantile`` to ``quantile``.
+    """Return Wilson's score interval of a ``share`` of ``n`` questions, from −``quantile`` to ``quantile``.
 
     The effective number of questions follows from the standard ``error`` of the share: at most n, and n for an error of
     0.
@@ -210,7 +210,7 @@ def _share_below_zero(factors: Floats) -> float:
 
 
 def units_and_error(values: Floats, groups: ArrayLike | None = None) -> tuple[int, float]:
-    """Return the number of independent units of an interval, and the standard error of their mean; NaN of one unit.
+    """Return the number of independent units, and the standard error of the mean over them; NaN of a single unit.
 
     >>> units_and_error(np.array([0.0, 0.0, 1.0, 1.0]), ["a", "a", "b", "b"])
     (2, 0.5)
@@ -231,7 +231,7 @@ def student_quantile(level: float, freedom: int) -> float:
 
 
 def _units(values: Floats, groups: ArrayLike | None) -> tuple[Floats, Floats]:
-    """Return the sums and the sizes of the independent units (groups of questions) of an interval."""
+    """Return the sums and the sizes of the independent units: questions, or groups of them."""
     if groups is None:
         return values, np.ones(len(values))
     group = np.unique(np.asarray(groups), return_inverse=True)[1]
@@ -357,7 +357,7 @@ def bootstrap_draws(
     seed: int = 0,
     resamples: int = RESAMPLES,
 ) -> Floats:
-    """Return ``statistic`` of each bootstrap resample, for intervals and shares; arguments as of :func:`bootstrap`.
+    """Return ``statistic`` of each bootstrap resample, for intervals and shares of draws; see :func:`bootstrap`.
 
     Returns
     -------
@@ -421,7 +421,7 @@ def _draws(resampled: _Resampled, part: tuple[int, np.random.Generator]) -> Floa
 
 
 def group_members(groups: ArrayLike) -> list[NDArray[np.intp]]:
-    """Return the rows of each resampled group's members, in the order of their labels.
+    """Return the rows of the members of each group, in the order of the labels.
 
     >>> [rows.tolist() for rows in group_members(["b", "a", "b"])]
     [[1], [0, 2]]
@@ -443,7 +443,7 @@ def _takes_axis(statistic: Callable[..., Any]) -> bool:
 
 
 def defined_mean(values: Floats) -> float:
-    """Return the mean of an interval's defined values; NaN without any."""
+    """Return the mean of the defined values; NaN without any."""
     defined = values[~np.isnan(values)]
     return float(defined.mean()) if len(defined) else math.nan
 

@@ -82,7 +82,7 @@ def g_pass_at_k(right: ArrayLike, n: ArrayLike, k: int, share: float) -> Floats:
 
 
 def _tail(right: ArrayLike, n: ArrayLike, k: int, needed: int) -> Floats:
-    """Return the probability (a pass rate) that at least ``needed`` of k trials are right (hypergeometric)."""
+    """Return the pass rate: the probability that at least ``needed`` of k trials are right (hypergeometric)."""
     if not k >= 1 or k % 1:
         raise ValueError(f"k must be a whole number of at least 1, not {k}")
     c, trials = np.asarray(right, dtype=float), np.asarray(n, dtype=float)

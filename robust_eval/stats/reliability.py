@@ -105,7 +105,7 @@ class Robustness(NamedTuple, Generic[Value]):
 
 
 def robustness(correct: ArrayLike, ensemble_correct: ArrayLike) -> Robustness[float]:
-    """Return the raters' five statistics, each a mean over the questions for which it is defined.
+    """Return the five statistics of robustness, each a mean over the questions for which it is defined.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def robustness(correct: ArrayLike, ensemble_correct: ArrayLike) -> Robustness[fl
 
 
 def question_robustness(correct: ArrayLike, ensemble_correct: ArrayLike) -> Robustness[Floats]:
-    """Return the raters' values of each question that :func:`robustness` averages; same arguments.
+    """Return the statistics of each question that :func:`robustness` averages; same arguments.
 
     Where both are graded, worst ≤ accuracy ≤ best and worst ≤ plurality ≤ best: ValueError names a question whose
     ensemble answer has a verdict that none of its raters has.

@@ -28,7 +28,8 @@ _MAX_EXHAUSTIVE = 12
 
 
 class Difference(NamedTuple):
-    """Difference of two runs: mean of the first minus that of the second over n shared questions, with its interval."""
+    """Mean of the first of two runs minus that of the second over n shared questions, with its 95 % interval, if any.
+    """
 
     n: int
     first: float
@@ -83,7 +84,7 @@ def paired_difference(
 
 
 class LogRank(NamedTuple):
-    """Significance by a log-rank test of two runs, stratified by question.
+    """Log-rank test of two runs, stratified by question.
 
     Of ``n`` questions, ``first`` break at a lower temperature in the first run, ``second`` in the second, and the
     rest at the same temperature in both, or in neither. ``statistic`` is χ² with one degree of freedom.
@@ -236,7 +237,7 @@ def welch_p_value(one: Sequence[float], other: Sequence[float]) -> float:
 
 
 def permutation_p(baseline: Floats, candidate: Floats, paired: bool) -> float:
-    """Return the one-sided p value of a permutation test: a fact is right less often in the candidate.
+    """Return the one-sided p value of a permutation test for a fact that is right less often in the candidate.
 
     ``baseline`` and ``candidate`` are (T, k): 1 where trial k at a temperature is right, NaN where no reply came. The
     statistic is the sum over temperatures of the share right in the candidate less that in the baseline. Whole trials
@@ -273,8 +274,8 @@ def _mixed(trials: int) -> Floats:
 
 
 def holm(p_values: Sequence[float]) -> Floats:
-    """Return (m,) ``p_values`` corrected by Holm for their number m: the probability to reject any true hypothesis at
-    level α is at most α.
+    """Return (m,) ``p_values`` with Holm's correction for their number m: the probability of rejecting any true
+    hypothesis at level α is at most α.
 
     NaN stay NaN, and are not counted.
 
@@ -296,7 +297,7 @@ def holm(p_values: Sequence[float]) -> Floats:
 
 
 def compact_letter_display(members: Sequence[int], distinguished: Iterable[tuple[int, int]]) -> list[list[int]]:
-    """Return significance groups: the largest groups without a ``distinguished`` pair, in order of first ``members``.
+    """Return the largest groups of ``members`` without a ``distinguished`` pair, in the order of their first ones.
 
     A member may stand in several groups: a may be like b, and b like c, and yet a not like c.
 

@@ -47,7 +47,8 @@ def auroc(uncertainty: ArrayLike, correct: ArrayLike) -> float:
 
 
 def prediction_rejection_ratio(uncertainty: ArrayLike, correct: ArrayLike) -> float:
-    """Return PRR, the gain of rejecting uncertain answers over random rejection, as a share of the largest gain.
+    """Return PRR: the gain of rejecting uncertain answers over random rejection, as a share of the largest possible
+    one.
 
     PRR = (A_random − A) / (A_random − A_oracle), with A the area under the curve of :func:`risk_coverage`.
 
@@ -260,7 +261,7 @@ class CalibrationError(NamedTuple):
 
 
 def calibration_errors(probability: ArrayLike, correct: ArrayLike, groups: ArrayLike | None = None) -> CalibrationError:
-    """Return the calibration error: mean distance of probability and share right over :func:`calibration_bins`.
+    """Return the calibration error: the mean distance of probability and accuracy over :func:`calibration_bins`.
 
     The corrected error of a bin takes the sign of the deviation from one half of its questions and the deviation from
     the other, averaged over all halves: d (2 Φ(d / σ) − 1) − 2 σ φ(d / σ), with d the deviation of the bin and
@@ -324,7 +325,7 @@ def calibration_error(probability: ArrayLike, correct: ArrayLike) -> float:
 
 
 class _Ordered(NamedTuple):
-    """Order of answers by levels of uncertainty, the most certain first.
+    """Answers in the order of their levels of uncertainty, the most certain first.
 
     ``defined`` (N,) says which questions count; of these n ``level`` is the level and ``wrong`` 1 or 0. Of each level,
     ``total`` is the number of answers, ``wrong_in`` that of wrong ones, ``before`` and ``wrong_before`` those of all
@@ -342,7 +343,7 @@ class _Ordered(NamedTuple):
 
 
 def _checked(name: str, values: ArrayLike, correct: ArrayLike) -> tuple[Floats, Floats]:
-    """Return the checked uncertainties and verdicts (n,); ValueError names the one that is wrong."""
+    """Return the values and the verdicts, checked, as arrays (n,); ValueError names the one that is wrong."""
     x, y = np.asarray(values, dtype=float), np.asarray(correct, dtype=float)
     if x.shape != y.shape or x.ndim != 1:
         raise ValueError(f"{name} and correct must both be (questions,), not {x.shape} and {y.shape}")
@@ -379,7 +380,7 @@ def _area(data: _Ordered) -> tuple[float, Floats]:
     area = float((first * steps + data.wrong_in).sum()) / n
 
     def later(values: Floats) -> Floats:
-        """Return the sum of all uncertainty levels after each."""
+        """Return for each level of uncertainty the sum of the values of all levels after it."""
         return np.cumsum(values[::-1])[::-1] - values
 
     bends = later(first * (_harmonic_slope(after) - _harmonic_slope(data.before)) - data.risk * steps)
@@ -399,7 +400,7 @@ def _caught(data: _Ordered) -> tuple[float, Floats]:
     n, errors = len(data.wrong), float(data.wrong.sum())
 
     def accepted(share: float) -> Floats:
-        """Return the part of each uncertainty level in this share of the answers, the most certain ones."""
+        """Return the part of each level of uncertainty in this share of the answers, the most certain ones."""
         return np.asarray(np.clip((share * n - data.before) / data.total, 0, 1), dtype=float)
 
     caught = 1 - accepted(1 - LEAST_SURE)
@@ -411,7 +412,7 @@ def _caught(data: _Ordered) -> tuple[float, Floats]:
 
 
 def _harmonic(number: ArrayLike) -> Floats:
-    """Return the harmonic number 1 + 1/2 + … + 1/n, continued to all numbers from 0 on, for risks by coverage."""
+    """Return the harmonic number 1 + 1/2 + … + 1/n, continued to all numbers from 0 on."""
     from scipy.special import digamma  # it takes a tenth of a second, which most runs need not spend
 
     return np.asarray(digamma(np.asarray(number) + 1.0) + np.euler_gamma, dtype=float)

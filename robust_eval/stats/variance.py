@@ -17,8 +17,8 @@ MAX_REPETITIONS = 100
 
 
 class Split(NamedTuple):
-    """Split of answers for variance: numbers of ``questions``, of ``rewrites`` of each question and of ``trials`` of
-    each rewrite, with the ``standard_error`` of the mean and the ``cost``.
+    """Split of a budget: numbers of ``questions``, of ``rewrites`` of each question and of ``trials`` of each rewrite,
+    with the ``standard_error`` of the mean and the ``cost``.
     """
 
     questions: int
@@ -79,7 +79,7 @@ class VarianceComponents(NamedTuple):
         return Split(*numbers, math.sqrt(variance[best]), float(q[best] * price[best]))
 
     def _values(self, rewrites: float, trials: float) -> tuple[float, float, float]:
-        """Return the variances; 0 for one that is a part of the one before, unless there are several of its kind."""
+        """Return the components; 0 for one that is a part of the one before, unless there are several of its kind."""
         rewrite, trial = (
             0.0 if math.isnan(each.value) and number == 1 else each.value
             for each, number in ((self.rewrite, rewrites), (self.trial, trials))

@@ -109,14 +109,14 @@ def verdict(
 
 
 def outcome_of(low: float, high: float, margin: float, units: int) -> Outcome:
-    """Return the verdict by an interval of the mean difference over ``units`` independent facts."""
+    """Return the outcome of an interval of the mean difference over ``units`` independent facts."""
     if high < -margin:
         return "FAIL"
     return "PASS" if low > -margin and units >= MIN_UNITS else "INCONCLUSIVE"
 
 
 def facts_needed(differences: ArrayLike, margin: float, groups: ArrayLike | None = None, level: float = 0.95) -> float:
-    """Return the number of facts that decide a verdict (:func:`verdict`); NaN without any difference."""
+    """Return the number of facts needed for a verdict (:func:`verdict`); NaN without any difference."""
     values = _differences(differences)
     defined = ~np.isnan(values)
     if not defined.any():
@@ -138,7 +138,7 @@ def facts_needed(differences: ArrayLike, margin: float, groups: ArrayLike | None
         return math.ceil(max(((quantile + power) * deviation / margin) ** 2, quantile**2 * (1 - margin) / margin))
 
     def distance(facts: float) -> float:
-        """Return the distance of a verdict from 0 to −margin less that needed by a number of facts."""
+        """Return the distance from 0 to −margin less the distance that so many facts need."""
         unseen = n / number / facts
         bound = unseen + quantile * math.sqrt(deviation**2 / facts + unseen**2)
         return margin - bound - power * deviation / math.sqrt(facts)
@@ -148,7 +148,7 @@ def facts_needed(differences: ArrayLike, margin: float, groups: ArrayLike | None
 
 
 def _right_or_wrong(values: Floats) -> bool:
-    """Return True if all differences of a verdict are those of right and wrong, and some question has none."""
+    """Return True if all differences are those of right and wrong, and some question has none."""
     return bool(np.isin(values, (-1.0, 0.0, 1.0)).all()) and not values.all()
 
 
