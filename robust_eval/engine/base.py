@@ -15,7 +15,7 @@ next run requests again."""
 
 
 class AdaptiveRequests(Protocol):
-    """Protocol of requests to an engine's model that depend on the answers to others."""
+    """Protocol of requests that depend on the answers to others."""
 
     @property
     def finished(self) -> int:
@@ -29,18 +29,18 @@ class ModelRunner(Protocol):
     """Protocol of runners of a :class:`robust_eval.model.base.LanguageModel`, in this process or in others."""
 
     def check(self, requests: Sequence[Request]) -> None:
-        """Check requests to the engine's model; one in other processes may raise UserError with its first answers."""
+        """Check requests to the model; one in other processes may raise UserError only with its first answers."""
 
     def temperatures(self, highest: float) -> Temperatures:
         """Return the temperatures of the engine's model; see LanguageModel."""
 
     def answers(self, requests: Sequence[Request], missing: Set[Item], stage: str) -> Iterator[list[ReplyTables]]:
-        """Yield an engine's answers to the missing items as they arrive; the progress bar is named ``stage``."""
+        """Yield the model's answers to the missing items as they arrive; the progress bar is named ``stage``."""
 
     def complete_adaptively(
         self, requests: Sequence[Request], adaptive: AdaptiveRequests, stage: str, items: int
     ) -> Iterator[list[ReplyTables]]:
-        """Yield an engine's answers to requests, and to all that depend on them, until all ``items`` are finished."""
+        """Yield the model's answers to requests, and to all that depend on them, until all ``items`` are finished."""
 
     def attach_store(self, store: KeyValueStore) -> None:
         """Let the engine's model use this store; see LanguageModel."""
@@ -62,7 +62,7 @@ class Engine(Protocol):
         """Return the settings of a model, completed with those that the engine decides."""
 
     def load(self, config: ModelConfig) -> ModelRunner:
-        """Let the engine load the model, now or before its first answers; UserError if that is not possible."""
+        """Return the runner of a model, loaded now or before its first answers; UserError if that is not possible."""
 
 
 @contextmanager

@@ -54,7 +54,7 @@ class Local:
 
 
 class LocalRunner(ModelRunner):
-    """Runner of a model in this process, by the local engine."""
+    """Runner of the local engine: the model is in this process."""
 
     def __init__(self, model: LanguageModel) -> None:
         self._model = model

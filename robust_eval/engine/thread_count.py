@@ -52,7 +52,7 @@ def _fastest(numbers: list[int], default: int) -> int:
 
 @torch.inference_mode()
 def _seconds(work: Callable[[], object]) -> float:
-    """Return the mean seconds of a layer's pass with one thread count, after one call that starts the threads."""
+    """Return the mean seconds of a call, after one call that starts the threads."""
     work()
     calls = 0
     start = time.perf_counter()

@@ -1,1 +1,1 @@
-"""Experiment: one run, from its questions to its record."""
+"""One experiment, from its questions to its record."""

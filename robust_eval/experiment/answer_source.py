@@ -57,7 +57,7 @@ PLURALITY_DRAWS = 5
 
 
 class UnanswerableQuestions(NamedTuple):
-    """Unanswerable questions as a source of answers, and the name of the sampler that asks them."""
+    """Unanswerable questions of a run, and the name of the sampler that asks them."""
 
     sampler: str
     questions: Sequence[Question]
@@ -106,12 +106,12 @@ class SampledSource:
         return self.samplers
 
     def usable_questions(self, questions: Sequence[Question]) -> list[Question]:
-        """Return all questions to the source. Raises UserError for a question that is an exemplar of the prompt."""
+        """Return all questions: the source can use each. Raises UserError for one that is an exemplar of the prompt."""
         refuse_exemplars(questions, self._first.prompts)
         return list(questions)
 
     def candidates(self, questions: Sequence[Question]) -> list[Question]:
-        """Return the questions that every sampler of the source can ask; of several, choice orders exclude none."""
+        """Return the questions that every sampler can ask; with other samplers, one of choice orders excludes none."""
         chosen = list(questions)
         deciding = [sampler for sampler in self._selecting if sampler.axis != ORDER]
         for sampler in deciding or self._selecting:
@@ -119,7 +119,7 @@ class SampledSource:
         return chosen
 
     def baseline(self, questions: Sequence[Question]) -> pa.Table:
-        """Return the source's greedy answers, once each sampler could make its requests: mistakes are found before."""
+        """Return the baseline answers, once each sampler could make its requests: mistakes are found before."""
         for name in self.samplers:
             self.requests(name, questions)
         requests = self.greedy_requests(questions)
@@ -200,7 +200,7 @@ class SampledSource:
     def missing(
         self, sampler: str, questions: Sequence[Question], baseline: pa.Table | None
     ) -> tuple[list[Request], Answers | None]:
-        """Return missing requests of a source's sampler to a cache-only model, and its answers if none are missing."""
+        """Return the missing requests of a sampler to a cache-only model, and its answers if none is missing."""
         return plan_steps(self.model, self._steps(sampler, questions, baseline), self._verdicts(questions))
 
     def _steps(self, sampler: str, questions: Sequence[Question], baseline: pa.Table | None) -> list[Steps]:
@@ -210,7 +210,7 @@ class SampledSource:
         return chosen.steps(questions, baseline, self.reply_grader, self.seed)
 
     def _verdicts(self, questions: Sequence[Question]) -> VerdictsOf:
-        """Return the source's function that grades answers; None for missing replies, or without accepted answers."""
+        """Return a function that grades answers; None for a missing reply, or a question without an accepted answer."""
 
         def verdicts(table: pa.Table) -> list[bool | None]:
             graded = self.reply_grader.grade(questions, table)
@@ -222,11 +222,11 @@ class SampledSource:
         return verdicts
 
     def stage(self, sampler: str) -> str:
-        """Return the name of the source's answers of a sampler in progress bars and logs."""
+        """Return the name of a sampler's answers in progress bars and logs."""
         return "sampled answers" if len(self.samplers) == 1 else f"answers of {sampler}"
 
     def description(self) -> dict[str, Any]:
-        """Return the temperatures that the source's model supports, if not all."""
+        """Return the source's metadata: supported temperatures, if not all, and the gaps of a profile, if any."""
         supported = self.supported_temperatures
         metadata = {"loaded.profile": self.profile_sentence} if self.profile_sentence else {}
         if supported.default_only:
@@ -313,8 +313,8 @@ def answer_source(
 
 
 def _unanswerable(source: SampledSource, metrics: Mapping[str, Metric]) -> UnanswerableQuestions | None:
-    """Return the source's built-in unanswerable questions for the sampler whose answers the reliability reads; None
-    without that metric, and if the prompts or the form of the replies fit questions with choices alone.
+    """Return the built-in unanswerable questions, for the sampler whose answers the reliability reads; None without
+    that metric, and if the prompts or the form of the replies fit questions with choices alone.
     """
     if RELIABILITY not in metrics:
         return None

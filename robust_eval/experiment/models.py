@@ -15,7 +15,7 @@ from robust_eval.store.stored_model import StoredModel
 
 
 class Models:
-    """Models of a run: the ``measured`` one, the ``writer`` of rewrites and the ``judge`` of replies, maybe the same.
+    """Models of a run: ``measured``, the ``writer`` of rewrites and the ``judge`` of replies, which may be the same.
 
     All use the store. ``start_run`` is called before the first request to one of them.
     """
@@ -64,7 +64,7 @@ class Models:
 
     @property
     def cache_hits(self) -> int:
-        """Number of prompts to the models of the run with an answer in the store."""
+        """Number of the run's prompts with an answer in the store."""
         return self._cache_hits + sum(model.cache_hits for model in self._by_prefix.values())
 
     @property

@@ -60,7 +60,7 @@ class Stage:
     """Number of requests for which each missing one stands; None: one each."""
 
     def workload(self) -> Workload:
-        """Return the workload of the missing requests of the plan's stage."""
+        """Return the workload of the stage's missing requests."""
         return self.model.config.service_limits().workload(
             self.missing, repeat(1) if self.times is None else self.times
         )
@@ -118,7 +118,7 @@ def plan(
     aggregators: Mapping[str, Aggregator],
     may_end_early: bool,
 ) -> list[Stage]:
-    """Plan: return the stages of a run in their order; no request is sent.
+    """Plan a run: return its stages in their order; no request is sent.
 
     If a stage depends on answers that are not in the store, the maximum is counted: all rewrites of each question, and
     a right greedy answer to each. ``aggregators`` has the aggregators of samplers, of which some ask the judge.
@@ -178,7 +178,7 @@ def plan(
 def _verdicts_on(
     reply_grader: ReplyGrader, questions: Sequence[Question], requests: Sequence[Request], stored: Answers | None
 ) -> list[Request]:
-    """Return planned requests for missing verdicts on a sampler's answers; one an answer, if answers are missing."""
+    """Return the requests for missing verdicts on a sampler's answers; one per answer, if answers are missing."""
     if stored is not None:
         return _missing_verdicts(reply_grader, questions, stored.table)
     by_id = {question.id: question for question in questions}
@@ -241,7 +241,7 @@ def max_judge_comparisons(
     requests: Sequence[Request],
     answers: pa.Table | None,
 ) -> list[tuple[Request, int]]:
-    """Return the possible requests to a cache-only judge about ``answers`` for the plan (Aggregator.max_comparisons).
+    """Return the possible requests to a cache-only judge about ``answers`` (Aggregator.max_comparisons).
 
     Missing answers (None) to the ``requests`` count as all different.
     """
@@ -251,7 +251,7 @@ def max_judge_comparisons(
 
 
 def _all_different(questions: Sequence[Question], requests: Sequence[Request]) -> pa.Table:
-    """Return labelled answers for the plan to free-text questions, each as long as the longest accepted answer."""
+    """Return labelled answers to free-text questions, all different, each as long as the longest accepted answer."""
     longest = {each.id: max(each.answers, key=len) for each in questions if each.answers and not each.choices}
     numbers: Counter[str] = Counter()
     for request in requests:
@@ -394,14 +394,14 @@ def expected_interval(config: Config) -> str:
 
 
 def _latest_runs(mlruns: Path) -> list[Path]:
-    """Return the folders of the latest finished runs and jobs of sweeps for the plan, the latest first."""
+    """Return the folders of the latest finished runs and jobs of sweeps, the latest first."""
     files = [*(mlruns / "runs").glob(f"*/*/{SUMMARY}"), *(mlruns / "sweeps").glob(f"*/*/*/{SUMMARY}")]
     latest = sorted(files, key=lambda file: file.relative_to(mlruns).parts[1:], reverse=True)
     return [file.parent for file in latest[:MAX_RUNS]]
 
 
 def _variance_of(run: FinishedRun, folder: Path, sampler: str, temperature: float) -> AnswerVariance:
-    """Return the variance for the plan of a sampler's answers in a run's folder; ValueError if it has no component."""
+    """Return the variance of a sampler's answers in the folder of a run; ValueError if it has no component."""
     columns = ["question_id", "rewrite", "temperature", "correct", "outcome", SAMPLER]
     graded = read_parquet(folder / GRADED, columns)
     answers = at_temperature(graded.filter(pc.equal(graded[SAMPLER], sampler)), temperature)

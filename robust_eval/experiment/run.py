@@ -114,7 +114,7 @@ def _measure(
     watch: Stopwatch,
     make_schedule: Callable[[Sequence[Question]], QuestionScheduler] | None,
 ) -> Result:
-    """Run: load, sample, grade and score. The record starts with the first request or cached greedy answer."""
+    """Load, sample, grade and score. The run starts with the first request, or the first cached greedy answers."""
     with watch.stage("questions"):
         loaded = load(config.dataset, config.grader, config.question_types)
         labels = labels_of(config.labels, folder)

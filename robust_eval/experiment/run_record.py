@@ -178,7 +178,7 @@ def write_verdicts(grader: Grader, folder: Path) -> None:
 
 
 def exact_curves_of(answers: Mapping[str, Answers]) -> dict[str, pa.Table]:
-    """Return the accuracy curves to record, of the samplers that have some."""
+    """Return the accuracy curves of the samplers that have some."""
     return {name: each.exact_curves for name, each in answers.items() if each.exact_curves.num_rows}
 
 

@@ -92,7 +92,7 @@ def joined(blocks: Sequence[RunState], order: Sequence[Question]) -> RunState:
 
 
 def _by_sampler(blocks: Iterable[Mapping[str, _Part]]) -> dict[str, list[_Part]]:
-    """Return the loop's tables of each sampler; a block without a kept question has none."""
+    """Return the tables of each sampler in all blocks; a block without a kept question has none."""
     by_sampler: dict[str, list[_Part]] = {}
     for block in blocks:
         for name, each in block.items():
@@ -102,7 +102,7 @@ def _by_sampler(blocks: Iterable[Mapping[str, _Part]]) -> dict[str, list[_Part]]
 
 @dataclass
 class SamplingLoop:
-    """Sampling loop over blocks of ``questions``: :meth:`run` takes each from rewriting by a model to scores.
+    """Sampling loop over blocks of ``questions``: :meth:`run` takes each block from rewriting to scores.
 
     ``aggregators`` has the aggregator of the samplers whose labels a metric reads; for others, equal texts suffice. All
     answers so far are in the ``folder`` before the next step.
@@ -161,7 +161,7 @@ class SamplingLoop:
         return bool(kept) and len(self.source.largest_selection([*kept, kept[-1]])) == len(kept)
 
     def _rewrite(self, questions: Sequence[Question]) -> Rewritten:
-        """Return the loop's block of questions with rewrites of a model; unchanged without a model that rewrites."""
+        """Return a block of questions with a model's rewrites; unchanged without a model that rewrites."""
         if not self.rewriter.asks:
             return Rewritten(list(questions))
         with self.watch.stage("rewriting"):
@@ -170,7 +170,7 @@ class SamplingLoop:
         return rewritten
 
     def _answer(self, rewritten: Rewritten, kept_before: Sequence[Question]) -> RunState:
-        """Return the loop's block of questions with their baseline answers, and further answers to the kept ones."""
+        """Return a block of questions with their baseline answers, and with the further answers to the kept ones."""
         source = self.source
         block = RunState(rewritten, source.usable_questions(rewritten.questions))
         with self.watch.stage("baseline"), suppress(NothingKeptError):  # a later block may keep some

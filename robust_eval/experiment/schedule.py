@@ -45,7 +45,7 @@ class QuestionScheduler(Protocol):
     left: list[Question]
 
     def next(self, scores: Mapping[str, Score]) -> list[Question]:
-        """Return the scheduled next questions, given the scores so far; none if these suffice, or none is left."""
+        """Return the next questions of the run, given the scores so far; none if these suffice, or none is left."""
 
     def in_words(self, scores: Mapping[str, Score]) -> str:
         """Return the schedule's progress message; empty if all questions are taken at once."""
@@ -71,7 +71,7 @@ class SequentialScheduler(QuestionScheduler):
         self._unit = {question.id: resampling_unit(question) for question in questions}
 
     def next(self, scores: Mapping[str, Score]) -> list[Question]:
-        """Return the schedule's next block of questions, given the scores so far; none if intervals suffice.
+        """Return the next block of questions, given the scores so far; none if these suffice, or no question is left.
 
         Raises UserError for a metric that is not a measured mean over questions.
         """
@@ -86,7 +86,7 @@ class SequentialScheduler(QuestionScheduler):
         return block
 
     def in_words(self, scores: Mapping[str, Score]) -> str:
-        """Return the schedule's progress in metrics, and the number of questions so far; empty without a target."""
+        """Return the progress of the metrics, and the number of questions so far; empty without a target."""
         if not self.targets:
             return ""
         metrics = [
@@ -113,7 +113,7 @@ class SequentialScheduler(QuestionScheduler):
         return max(BLOCK, math.ceil(self.taken * more / 2)) if more > ROUNDING else 0
 
     def _progress(self, scores: Mapping[str, Score]) -> dict[str, MetricProgress]:
-        """Return the scheduled progress of each metric; empty before a question is kept."""
+        """Return the progress of each metric with a target; empty before a question is kept."""
         return {name: self._progress_of(name, scores) for name in self.targets} if scores.keys() - {GREEDY} else {}
 
     def _progress_of(self, name: str, scores: Mapping[str, Score]) -> MetricProgress:
@@ -136,7 +136,7 @@ class SequentialScheduler(QuestionScheduler):
 
 
 def careful_half_width(estimate: Estimate, residuals: Sequence[float], number: int) -> float:
-    """Return the schedule's half-width of the interval of a mean of ``number`` values, at least that of the normal
+    """Return the stopping rule's half-width of the interval of a mean of ``number`` values, at least that of the normal
     interval with a variance two standard errors above its estimate.
 
     Repeated checks would stop at the first interval that is narrow by chance, for example with few wrong answers of a
@@ -148,7 +148,7 @@ def careful_half_width(estimate: Estimate, residuals: Sequence[float], number: i
 
 
 def stretched(estimate: Estimate, half_width: float, limits: Limits) -> Estimate:
-    """Return a schedule's final estimate with an interval of this half-width, within its ``limits``.
+    """Return an estimate with its interval stretched to this half-width, within its ``limits``.
 
     >>> stretched(Estimate(0.5, 0.25, 0.625), 0.25, (0.0, 1.0))
     Estimate(value=0.5, low=0.16666666666666669, high=0.6666666666666666)
@@ -167,7 +167,7 @@ def _with_stretched(score: Score, progress: Mapping[str, MetricProgress]) -> Sco
 
 
 def _times(progress: MetricProgress, target: float) -> float:
-    """Return the factor by which a metric needs more scheduled questions; 2 without an interval."""
+    """Return the factor by which a metric needs more questions; 2 without an interval."""
     enough = MIN_UNITS / progress.n if progress.n else 2.0
     return max(enough, 2.0 if math.isnan(progress.half_width) else (progress.half_width / target) ** 2)
 
@@ -186,7 +186,7 @@ def seeded_order(questions: Sequence[Question], seed: int) -> list[Question]:
 
 
 def resampling_unit(question: Question) -> tuple[str, str]:
-    """Return the unit of resampling for a schedule: the question, or its group."""
+    """Return the unit of resampling: the question, or its group."""
     return ("group", question.group) if question.group else ("question", question.id)
 
 
@@ -214,7 +214,7 @@ class GateScheduler(QuestionScheduler):
         self.order: list[tuple[str, str]] = []
 
     def next(self, scores: Mapping[str, Score]) -> list[Question]:
-        """Return the scheduled next questions; none if the gate is decided, or no question is left."""
+        """Return the gate's next questions; none if the gate is decided, or no question is left."""
         if self.order and self._early and joint_outcome(self._verdicts(scores)) != "INCONCLUSIVE":
             return []
         most = len(self.left) if not self._early else max(BLOCK, len(self.order) // 5) if self.order else MIN_UNITS
@@ -223,7 +223,7 @@ class GateScheduler(QuestionScheduler):
         return block
 
     def in_words(self, scores: Mapping[str, Score]) -> str:
-        """Return the gate's progress in the schedule, the differences; empty if all questions are one block."""
+        """Return the progress of the gate's differences; empty if all questions are one block."""
         if not self._early:
             return ""
         verdicts = [
@@ -235,7 +235,7 @@ class GateScheduler(QuestionScheduler):
         return f"gate: {len(self.order):,} of {len(self.order) + len(self.left):,} questions: {', '.join(verdicts)}"
 
     def _verdicts(self, scores: Mapping[str, Score]) -> list[MetricVerdict]:
-        """Return the gate's verdicts on the metrics so far, for the schedule."""
+        """Return the gate's verdicts on the metrics so far."""
         place = {question_id: row for row, (question_id, _) in enumerate(self.order)}
         groups = np.array([" ".join(self._unit[question_id]) for question_id, _ in self.order])
         rows = {key: row for row, key in enumerate(self._baseline.run.keys())}

@@ -46,7 +46,7 @@ UNANSWERABLE = "unanswerable"
 
 
 def labels_of(file: str | None, folder: Path) -> pa.Table | None:
-    """Return the labels in a file for scoring, by default that in the run's folder, or None; UserError if broken."""
+    """Return the human labels in a file, by default that in the run's folder, or None. UserError if it is broken."""
     run_labels = folder / LABELS_FILE
     if file is None and not run_labels.is_file():
         return None

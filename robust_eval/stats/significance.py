@@ -28,8 +28,7 @@ _MAX_EXHAUSTIVE = 12
 
 
 class Difference(NamedTuple):
-    """Mean of the first of two runs minus that of the second over n shared questions, with its 95 % interval, if any.
-    """
+    """Mean of the first run minus that of the second over n shared questions, with its 95 % interval, if any."""
 
     n: int
     first: float

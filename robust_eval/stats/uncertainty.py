@@ -47,8 +47,7 @@ def auroc(uncertainty: ArrayLike, correct: ArrayLike) -> float:
 
 
 def prediction_rejection_ratio(uncertainty: ArrayLike, correct: ArrayLike) -> float:
-    """Return PRR: the gain of rejecting uncertain answers over random rejection, as a share of the largest possible
-    one.
+    """Return PRR: the gain of rejecting uncertain answers over random rejection, as a share of its maximum.
 
     PRR = (A_random − A) / (A_random − A_oracle), with A the area under the curve of :func:`risk_coverage`.
 

@@ -86,11 +86,11 @@ class PendingBlocks:
         return "; ".join(reasons)
 
     def given_up(self) -> str:
-        """Return the reasons for which actors last failed at the given-up blocks."""
+        """Return the reasons of the last failures of the given-up blocks."""
         return "; ".join(dict.fromkeys(self._given_up.values()))
 
     def errors(self) -> list[Reply]:
-        """Return errors for the answers that no actor gave; one a temperature in place of enumerated answers."""
+        """Return errors for the answers that no actor gave; one per temperature in place of enumerated answers."""
         replies = []
         for request in self.wanted.values():
             drawn = replace(request, trials=1) if request.enumeration else request
@@ -136,7 +136,7 @@ class Actors:
             self._server.check(requests)
 
     def temperatures(self, highest: float) -> Temperatures:
-        """Return the temperatures of the actors' model; a local model supports all."""
+        """Return the temperatures that the actors' model supports; a local model supports all."""
         return Temperatures() if self._server is None else self._server.temperatures(highest)
 
     def answers(self, requests: Sequence[Request], missing: Set[Item], stage: str) -> Iterator[list[ReplyTables]]:

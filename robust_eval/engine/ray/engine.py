@@ -189,7 +189,7 @@ def _times(available: float, amount: float) -> int:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Silence Ray's standard error, also that of libraries in other languages."""
+    """Silence standard error while Ray starts, also that of libraries in other languages."""
     sys.stderr.flush()
     saved, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 2)

@@ -94,7 +94,7 @@ class RateLimiterActor:
         await stack.aclose()
 
     async def _expire(self, number: int) -> None:
-        """End a permit of the shared rate limiter at its maximum cost if its actor may be lost: it may be billed."""
+        """End the permit of an actor that may be lost, at the maximum cost: the service may have billed the request."""
         await asyncio.sleep(self._lease)
         stack, _, most = self._under_way.pop(number)
         del self._leases[number]
@@ -102,7 +102,7 @@ class RateLimiterActor:
         await stack.aclose()
 
     async def counted(self, process: str, answered: int, failed: int) -> tuple[int, int]:
-        """Return the shared counts of all actors; ``process`` is the caller's name. See RateLimiter.counted."""
+        """Take over the counts of a ``process``, the caller; return the totals of all. See RateLimiter.counted."""
         self._counted[process] = answered, failed
         totals = [sum(numbers) for numbers in zip(*self._counted.values(), strict=True)]
         return totals[0], totals[1]
@@ -131,12 +131,12 @@ class SharedRateLimiter(RateLimiter):
         self._counted: list[tuple[int, int, int]] = []
 
     def begin(self) -> None:
-        """Bind the shared rate limiter's number of waiting requests to the event loop."""
+        """Bind the limit on requests that wait for the shared rate limiter to the event loop."""
         self._waiting = asyncio.Semaphore(MAX_WAITING)
 
     @asynccontextmanager
     async def permit(self, prompt_tokens: int, completion_tokens: int) -> AsyncIterator[Permit]:
-        """Wait for a permit of the shared rate limiter, in its actor; see RateLimiter."""
+        """Wait for a permit from the actor with the shared rate limiter; see RateLimiter."""
         from ray.exceptions import RayTaskError
 
         try:

@@ -30,7 +30,7 @@ class Block(NamedTuple):
 
 
 class ReplyBytes(NamedTuple):
-    """A worker's answers to a request as tables in bytes, and its share; see ReplyTables."""
+    """Answers of a worker to a request as tables in bytes, and its share; see ReplyTables."""
 
     item: Item
     answers: bytes
@@ -39,7 +39,7 @@ class ReplyBytes(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """A worker's outcome of some blocks: answers, finished blocks, reasons of failures by block, and log messages.
+    """Outcome of a worker's blocks: answers, numbers of finished blocks, reasons of failures by block, log messages.
 
     ``fatal`` is a mistake that the user has to correct.
     """
@@ -53,7 +53,7 @@ class Outcome(NamedTuple):
 
 
 class Worker:
-    """Worker: model of a Ray actor, loaded with the first block. Failures are part of an outcome, not exceptions.
+    """Worker in a Ray actor, whose model loads with the first block. Failures are part of an outcome, not exceptions.
 
     ``limiter`` is the actor with the rate limiter of a server; None for a local model.
     """
@@ -114,7 +114,7 @@ class Worker:
 
 @contextmanager
 def _messages() -> Iterator[list[tuple[int, str]]]:
-    """Collect level and text of the worker's log messages of this package."""
+    """Collect level and text of this package's log messages in the worker."""
     messages: list[tuple[int, str]] = []
     handler = logging.Handler()
     handler.emit = lambda record: messages.append((record.levelno, record.getMessage()))  # type: ignore[method-assign]
@@ -136,7 +136,7 @@ INPUT, OUTPUT = "input", "output"
 def streamed(
     worker: type, arguments: tuple[Any, ...], inputs: Sequence[bytes], actors: int, num_cpus: int, num_gpus: float
 ) -> Iterator[bytes]:
-    """Yield the outputs of actors with the class ``worker``, made with these arguments, for ``inputs``, in any order.
+    """Yield the outputs of actors of the class ``worker``, made with these arguments, for ``inputs``, in any order.
 
     A worker maps a table with one row of :data:`INPUT` to one with one row of :data:`OUTPUT`. The output of an actor
     that failed or died is missing; Ray restarts the actor where there is room.
