@@ -51,7 +51,7 @@ JSONL_COLUMNS = {"rewrites", "type", "level", "incorrect"}
 
 
 class Page:
-    """Folder with an HTML page, for Python programs: shown in a notebook or in the web browser."""
+    """Folder with an HTML page, shown in a notebook or in the web browser."""
 
     def __init__(self, folder: Path, page: str) -> None:
         self.folder = folder
@@ -70,7 +70,7 @@ class Page:
 
 
 class Evaluation(Page):
-    """Finished run for Python programs, read from its folder.
+    """Evaluation of a model: a finished run, read from its folder.
 
     ``metrics`` has a row for each metric: ``name``, ``value``, the ends ``low`` and ``high`` of its 95 % interval,
     ``unit``, and ``n``, the number of questions that it rests on; NaN and NA where there is none. ``questions`` has a
@@ -144,7 +144,7 @@ class Evaluation(Page):
 
     @property
     def title(self) -> str:
-        """Model, data set, and number of questions kept of the run."""
+        """Title of the run: model, data set, and number of questions kept."""
         return printable(self.finished.title)
 
     @property
@@ -162,7 +162,7 @@ class Evaluation(Page):
 
 
 class ComparedRuns(Page):
-    """Comparison of runs for Python programs, read from its folder.
+    """Comparison of runs, read from its folder.
 
     ``runs`` has a row for each metric of each run, ``pairs`` one for each metric and pair of runs with the difference
     and its interval, and ``questions`` one for each question that several runs share (empty where none is). The columns
@@ -204,7 +204,7 @@ _KEY = ["question_id", "rewrite", "temperature", "trial"]
 
 
 class LoadedAnswers:
-    """Loaded answers of one model to one task from logs of another harness, for Python programs.
+    """Answers of one model to one task, loaded from logs of another harness.
 
     ``answers`` has a row for each answer (docs/harnesses.md) with the scores of the harness's own scorers
     (``score.NAME``), ``questions`` one for each question with its key, if the logs have it.
@@ -229,12 +229,12 @@ class LoadedAnswers:
 
     @cached_property
     def differences(self) -> list[str]:
-        """Differences of loaded answers from our sampling: prompt, stop strings, truncation; a sentence each."""
+        """Differences of the loaded answers from our sampling: prompt, stop strings, truncation; a sentence each."""
         return differences(self.collected)
 
     @cached_property
     def ungraded(self) -> list[str]:
-        """Numbers of ungraded loaded answers, a sentence for each reason; empty if all can be graded."""
+        """Numbers of loaded answers that cannot be graded, a sentence for each reason; empty if all can."""
         return ungraded_sentences(self.collected)
 
     @property
@@ -258,7 +258,7 @@ class LoadedAnswers:
         return run(["sampler=recorded"], metric=metric_names, **self._settings(settings))
 
     def agreement(self, evaluation: Evaluation) -> list[str]:
-        """Return a sentence for each scorer in the loaded answers' log on its agreement with ``evaluation``."""
+        """Return a sentence for each scorer of the harness on its agreement with ``evaluation``."""
         logged, graded = (each.answers.fillna({"temperature": -1.0}) for each in (self, evaluation))
         if "rewrite" not in logged:
             logged["rewrite"] = 0
@@ -372,7 +372,7 @@ def run(
 
 @_printable_errors()
 def load(folder: str | Path) -> Evaluation:
-    """Return the finished run in a folder (``mlruns/runs/DATE/TIME``) for Python. Raises UserError where there is none.
+    """Return the finished run in a folder (``mlruns/runs/DATE/TIME``). Raises UserError where there is none.
 
     >>> load("runs/first").title
     'recorded on local: 1 of 1 questions kept'
@@ -509,7 +509,7 @@ def _finished(run: object) -> list[FinishedRun]:
 
 @contextmanager
 def _logged(file: Path) -> Iterator[None]:
-    """Write warnings of a run in Python into its folder, as the command does (conf/hydra/job_logging/)."""
+    """Write the warnings of a run from Python into its folder, as the command does (conf/hydra/job_logging/)."""
     handler = logging.FileHandler(file, encoding="utf-8", delay=True)
     handler.setLevel(logging.WARNING)
     handler.setFormatter(Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))

@@ -132,7 +132,7 @@ def by_category(
     max_entropy: float,
     names: Mapping[str, str] = PHYSICS_CATEGORIES,
 ) -> None:
-    """Draw the figure of error rate and entropy (n,) of questions by their ``categories`` (n,), on one scale (Fig. 3).
+    """Draw the error rate and the entropy (n,) of questions, by their ``categories`` (n,), on one scale (Fig. 3).
 
     Categories with ``names`` come first, under these; others follow as they occur. Panels count the questions that they
     show.
@@ -168,7 +168,7 @@ def _edges(maximum: float) -> Floats:
 
 
 def _table(entropy: ArrayLike, error_rate: ArrayLike, max_entropy: float) -> tuple[Floats, NDArray[np.bool_]]:
-    """Return certainty's numbers of questions by entropy (rows), error rate (columns); a mask of those with both."""
+    """Return the numbers of questions by entropy (rows) and error rate (columns); a mask of those with both."""
     entropies, errors = _rounded(entropy, max_entropy), _rounded(error_rate, 1)
     if entropies.shape != errors.shape:
         raise ValueError(f"each question has an entropy and an error rate: {entropies.shape}, {errors.shape}")
@@ -178,7 +178,7 @@ def _table(entropy: ArrayLike, error_rate: ArrayLike, max_entropy: float) -> tup
 
 
 def _cells(axes: Axes, table: Floats, max_entropy: float, largest: float) -> QuadMesh:
-    """Return the certainty figure's table in colours up to ``largest``; empty cells have none."""
+    """Draw the table of certainty in colours up to ``largest``, and return its cells; empty ones have no colour."""
     cells = axes.pcolormesh(
         _edges(max_entropy),
         _edges(1),
@@ -203,7 +203,7 @@ def _colour_bar(fig: Figure, cells: QuadMesh, axes: Axes | Sequence[Axes], aspec
 
 
 def _write_counts(axes: Axes, table: Floats, cells: QuadMesh, max_entropy: float) -> None:
-    """Write the counts of a certainty figure on the colour of the cell, above the curves."""
+    """Write the numbers of questions on the colours of their cells, above the curves."""
     backgrounds = cells.to_rgba(np.maximum(table, 1))
     for (column, row), count in np.ndenumerate(table):
         if count:
@@ -216,7 +216,7 @@ def _write_counts(axes: Axes, table: Floats, cells: QuadMesh, max_entropy: float
 
 
 def _draw_curves(axes: Axes, max_entropy: float) -> None:
-    """Draw entropy curves, as ``max_entropy`` allows: two answers above the cells, the many curves of more below."""
+    """Draw the entropy curves that ``max_entropy`` allows: of two answers above the cells, of more answers below."""
     error_rate = np.linspace(0, 1, 101)
     allowed = [answers for answers in FAMILIES if math.log(answers) < max_entropy + 1e-9]
     for answers in allowed:

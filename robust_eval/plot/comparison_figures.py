@@ -105,8 +105,8 @@ def most_robust_by_type(axes: Axes, shares: Mapping[str, Mapping[str, Estimate]]
 def intervals(
     axes: Axes, estimates: Mapping[str, Estimate], label: str, title: str, are_differences: bool = False
 ) -> None:
-    """Draw measurements' estimates with their 95 % intervals, one below the other, in the order from the top, each
-    under its name; with those of differences the line of none.
+    """Draw estimates with their 95 % intervals from top to bottom, each under the name of its measurement; if they are
+    differences, with a line at 0.
     """
     if are_differences:
         axes.axvline(0, color=GREY, linewidth=1)
@@ -116,7 +116,7 @@ def intervals(
 
 
 class Judgement(NamedTuple):
-    """Difference in a figure: a candidate's from its baseline, its non-inferiority margin, and the verdict on it."""
+    """Difference of a candidate from its baseline, its non-inferiority margin, and the verdict on it."""
 
     difference: Estimate
     margin: float
@@ -224,12 +224,12 @@ def _styles() -> Iterator[tuple[str, str, str]]:
 
 
 def _plain(label: str) -> str:
-    """Return a measurement's label that matplotlib shows: one with a leading underscore would be hidden."""
+    """Return a label so that matplotlib shows it: one with a leading underscore would be hidden."""
     return f" {label}" if label.startswith("_") else label
 
 
 def _legend(axes: Axes) -> None:
-    """Add a legend of the measurements below the axes, in a higher figure."""
+    """Add a legend of the measurements below the axes, and make the figure taller for it."""
     handles, labels = axes.get_legend_handles_labels()
     words = ["\n".join(textwrap.wrap(label, 56, max_lines=3, placeholder=" …")) for label in labels]
     fig = root(axes)
@@ -306,7 +306,7 @@ def _panel_label(label: str, width: float) -> str:
 
 
 def _levels(measured: Mapping[str, Facts]) -> tuple[Floats, list[str]]:
-    """Return the positions of facts on the axis of t_b, and the labels, for all measurements' panels."""
+    """Return positions and labels on the axis of t_b that the panels of all measurements share."""
     facts = list(measured.values())
     levels, labels, _ = break_levels(np.concatenate([each.breaking for each in facts]), facts[0].temperatures)
     return levels, labels

@@ -21,8 +21,8 @@ _BEYOND_A_HUNDREDTH = re.compile(r"(\.\d\d)\d+| (?=\n)")
 
 
 def save(fig: Figure, path: Path, pdf: bool = False) -> Path:
-    """Write the files of a figure: PNG, on white, transparent SVG (:mod:`robust_eval.plot.style`), and ``pdf``; return
-    the path of the SVG.
+    """Write a figure as PNG on white, as transparent SVG (:mod:`robust_eval.plot.style`), and with ``pdf`` as PDF;
+    return the path of the SVG.
 
     Equal figures give equal files. Text of the SVG stays text, except in the style of a paper.
     """

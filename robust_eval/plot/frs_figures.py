@@ -43,7 +43,7 @@ _JITTER = 0.012
 
 
 class Facts(NamedTuple):
-    """Facts in FRS figures of a measurement: (n,) entropy and breaking temperature of each, scores by d, the grid."""
+    """Facts of one measurement for FRS figures: (n,) entropy and breaking temperature, scores by d, and the grid."""
 
     entropy: Floats
     breaking: Floats
@@ -106,8 +106,8 @@ class FactAccuracy(NamedTuple):
 
 
 def firmest_first(accuracy: Floats, breaking: Floats, temperatures: ArrayLike) -> FactAccuracy:
-    """Return the figure's facts with a breaking temperature, the highest first and then by (n, T) accuracy; of more
-    than :data:`MAX_ROWS` those at even distances.
+    """Return the facts with a breaking temperature, the highest first and then by (n, T) accuracy; of more than
+    :data:`MAX_ROWS` those at even distances.
     """
     order = np.lexsort((-np.nansum(accuracy, axis=1), -breaking))[: np.count_nonzero(~np.isnan(breaking))]
     total = len(order)
@@ -117,7 +117,7 @@ def firmest_first(accuracy: Floats, breaking: Floats, temperatures: ArrayLike) -
 
 
 def fact_accuracy(run: FigureData) -> FactAccuracy:
-    """Return the figure's accuracies of the facts of a run, in rows of its table ``frs``; NaN without a reply."""
+    """Return the accuracy of the facts of a run, in rows of its table ``frs``; NaN without a reply."""
     table, scored = run.tables["frs_accuracy"], run.tables["frs"]
     temperatures = np.unique(table["temperature"].to_numpy())
     rows = {question: row for row, question in enumerate(scored["question_id"].to_pylist())}
@@ -249,7 +249,7 @@ def certainty_bins(axes: Axes, certainty_from: ArrayLike, right: ArrayLike, wron
 
 
 def _has_scores(run: FigureData) -> bool:
-    """Return whether a run has FRS to draw; not if known facts lack an initial entropy (no log-probabilities)."""
+    """Return True if a run has FRS to draw; not if known facts lack an initial entropy (no log-probabilities)."""
     if "frs" not in run.tables:
         return False
     facts = facts_of(run)
@@ -431,7 +431,7 @@ def _percent(share: float) -> str:
 
 
 def break_levels(breaking: Floats, temperatures: ArrayLike) -> tuple[Floats, list[str], float]:
-    """Return facts' positions on a figure's axis of t_b, the labels, and the step; unbroken facts, if any, lie beyond
+    """Return the positions of facts on the axis of t_b, the labels, and the step; unbroken facts, if any, lie beyond
     the grid.
     """
     levels = np.asarray(temperatures, dtype=float)
@@ -443,7 +443,7 @@ def break_levels(breaking: Floats, temperatures: ArrayLike) -> tuple[Floats, lis
 
 
 def _note_line(axes: Axes, height: float, words: str) -> None:
-    """Write the meaning of a figure's horizontal line at its right end."""
+    """Write the meaning of a horizontal line at its right end."""
     axes.text(0.99, height + 0.015, words, transform=axes.get_yaxis_transform(), ha="right", color=GREY, fontsize=9)
 
 

@@ -150,7 +150,7 @@ def values_and_whiskers(estimates: Iterable[Estimate]) -> tuple[Floats, Floats]:
 
 
 def ink(background: Any) -> str:
-    """Return the text colour, the one of ``INKS`` with the higher contrast (WCAG 2) to a colour.
+    """Return the text colour for a background: the one of ``INKS`` with the higher contrast (WCAG 2).
 
     >>> ink("white"), ink("#440154")
     ('#010101', '#fefefe')
@@ -203,8 +203,8 @@ def legend_outside(fig: Figure, handles: Sequence[Any], words: Sequence[str]) ->
 
 
 def legend_below(axes: Axes, *entries: Any, columns: int = 4, enlarged: float = 1, fontsize: float = 9) -> Legend:
-    """Return a figure's legend under the axis label, outside of the data, of all ``entries`` (handles and labels, if
-    given), with markers ``enlarged``.
+    """Add a legend under the axis label, outside of the data, of all ``entries`` (handles and labels, if given), with
+    markers ``enlarged``; return it.
     """
     return axes.legend(
         *entries,

@@ -19,7 +19,7 @@ _MARKERS = ("o", "s")
 
 
 def _judged(run: FigureData) -> dict[str, tuple[Floats, Floats]]:
-    """Return each uncertainty score of a run and the verdicts, to draw, on the questions that have both."""
+    """Return each uncertainty score of a run and the verdicts, on the questions that have both."""
     if "uncertainty" not in run.tables:
         return {}
     table = run.tables["uncertainty"]
@@ -33,7 +33,7 @@ def _judged(run: FigureData) -> dict[str, tuple[Floats, Floats]]:
 
 
 def _probabilities(run: FigureData) -> dict[str, tuple[Floats, Floats]]:
-    """Return the uncertainty scores that are probabilities, as probabilities, with the verdicts."""
+    """Return the uncertainty scores that have a probability, as this probability, with the verdicts."""
     return {
         name: (to_probability(values), correct)
         for name, (values, correct) in _judged(run).items()
