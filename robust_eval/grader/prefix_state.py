@@ -113,7 +113,10 @@ class PrefixStates:
         """Return the canonical prefix after which each token has the same outcome as after ``prefix``."""
         if not self._applies(prefix):
             return prefix
-        text = self._masked(_decoded(prefix))
+        text = _decoded(prefix).translate(_LOWER)
+        if self._are_words and self._begins_no_answer(text):
+            return _encoded(self._placeholder + self._end_of_other_word(text))
+        text = self._masked(text)
         if not self._has_article_answer and not text.startswith(self._placeholder):
             text = f"{self._placeholder} {text.lstrip(' ')}"
         if not self._right(_readable(text)):
@@ -123,7 +126,7 @@ class PrefixStates:
     def of_reply(self, reply: bytes) -> str:
         """Return the canonical prefix for a whole reply: it is right, and stays right, where ``reply`` does."""
         text = _decoded(reply)
-        return _readable(self._with_masked_end(self._masked(text)) if self._applies(reply) else text)
+        return _readable(self._with_masked_end(self._masked(text.translate(_LOWER))) if self._applies(reply) else text)
 
     def _applies(self, prefix: bytes) -> bool:
         """Return True if a prefix has a canonical form: there is a placeholder, and it is one line."""
@@ -131,7 +134,6 @@ class PrefixStates:
 
     def _masked(self, text: str) -> str:
         """Return a prefix with placeholders for the words before its end, without what they separate from the end."""
-        text = text.translate(_LOWER)
         if self._ascii and not text.isascii():
             text = _UNSEGMENTED_TEXT.sub(self._unsegmented_or_placeholder, text)
             text = _FOREIGN_WORD.sub(self._ascii_or_placeholder, text)
@@ -158,12 +160,8 @@ class PrefixStates:
 
     def _before_words(self, signs: str, end: str) -> str:
         """Return the end of a prefix, and the signs before it, without words that begin no answer."""
-        if (
-            not self._may_be_initials
-            and _PLAIN.fullmatch(end)
-            and not any(map(self._begins_answer, _TERM.findall(end)))
-        ):
-            return f" {self._placeholder}" if end[-1:].isalnum() else " "
+        if self._begins_no_answer(end):
+            return self._end_of_other_word(end)
         if signs.endswith(" ") or re.match(r"[a-z]{2}|\d" if self._may_be_initials else r"(?![a-z] )", end):
             signs = " "
         elif signs != "." and (not end or end[0].isalpha()):
@@ -175,6 +173,15 @@ class PrefixStates:
             if not any(self._begins_answer(letters[place : place + 2]) for place in range(len(letters))):
                 end = f"{self._placeholder[0]}{initials[1]}"
         return f"{signs}{end}"
+
+    def _begins_no_answer(self, text: str) -> bool:
+        """Return whether no word of a text can be part of an answer of words, nor make one of its letters."""
+        words = None if self._may_be_initials else _PLAIN.fullmatch(text)
+        return words is not None and not any(map(self._begins_answer, _TERM.findall(text)))
+
+    def _end_of_other_word(self, text: str) -> str:
+        """Return the end of a canonical prefix for a text without an answer's words: within a word, or after one."""
+        return f" {self._placeholder}" if text[-1:].isalnum() else " "
 
     def _last_words(self, text: str, closing: str) -> str:
         """Return a prefix's last words from the first that may begin an answer, and the signs behind them."""
