@@ -115,7 +115,7 @@ class CountedSums(tempered.LogitHistogram):
             return super().totals(x)
 
     def of_sets(self, x: Tensor, rows: Any, sets: Any) -> Tensor:
-        with self._counter.one_kernel((8 + LOGIT) * sum(map(len, sets))):  # a token's id and its logit
+        with self._counter.one_kernel((8 + LOGIT) * len(sets.tokens)):  # a token's id and its logit
             return super().of_sets(x, rows, sets)
 
     def importance(self, weights: Tensor, out: Tensor) -> None:

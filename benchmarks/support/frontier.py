@@ -19,7 +19,7 @@ from robust_eval.model.generation import Generation
 from robust_eval.model.local.device import rows_per_batch
 from robust_eval.model.local.prefixes import Prefixes
 from robust_eval.model.local.tempered import tempered_logprobs, tempered_masses
-from robust_eval.model.local.vocabulary import NextTokenClassifier, Vocabulary
+from robust_eval.model.local.vocabulary import NextTokenClassifier, TokenSets, Vocabulary
 
 Booleans = NDArray[np.bool_]
 Path = tuple[int, ...]
@@ -127,7 +127,7 @@ def _read(
     assert request.matcher is not None
     classifier = NextTokenClassifier(request.matcher, vocabulary)
     kinds = [classifier.classify(text, last) for text in texts]
-    sets = [(kind.right, kind.wrong) for kind in kinds]
+    sets = TokenSets.of_rows(kinds, "right", "wrong")
     log_total, shares = tempered_masses(logits, searches.temperatures, sets, generation).arrays()
     right, wrong = shares[:, 0], shares[:, 1]
     if last:

@@ -29,7 +29,7 @@ from robust_eval.model.local.level_outcomes import (
 from robust_eval.model.local.prefixes import Prefixes
 from robust_eval.model.local.tempered import offset_logprobs, possible_masks, tempered_logprobs, tempered_masses
 from robust_eval.model.local.thinning import BLOCK, ThinnedSample, certain_and_random, systematic_shares
-from robust_eval.model.local.vocabulary import NextTokenClassifier, NextTokenSets, Vocabulary
+from robust_eval.model.local.vocabulary import NextTokenClassifier, NextTokenSets, TokenSets, Vocabulary
 from robust_eval.model.token_texts import Ids, Mask
 
 RIGHT, WRONG = 0, 1
@@ -319,9 +319,7 @@ class _Trees:
         """Make the kept longer prefixes the current level; see :class:`_Children`."""
         rows, tokens = np.divmod(places, self._size)
         before, raw = self._level, self._vocabulary.texts.raw
-        open_, begun = (
-            _held([getattr(token_set, name) for token_set in sets], places, self._size) for name in ("open", "begun")
-        )
+        open_, begun = (_held(TokenSets.of_rows(sets, name), places, self._size) for name in ("open", "begun"))
         weight = before.weight[rows] * np.exp(steps) / probability[:, None]
         self._level = TreeLevel(
             tree=before.tree[rows],
@@ -366,10 +364,9 @@ class _Trees:
             yield Enumerated(answers, curve)
 
 
-def _held(sets: Sequence[Ids], places: Ids, size: int) -> Mask:
+def _held(sets: TokenSets, places: Ids, size: int) -> Mask:
     """Return which of the places (m,) in (rows × ``size`` tokens) are in the sets of ascending ids of their rows."""
-    starts = np.repeat(np.arange(len(sets)) * size, [len(ids) for ids in sets])
-    held = np.append(starts + np.concatenate(sets), len(sets) * size)
+    held = np.append(sets.members * size + sets.tokens, len(sets) * size)
     return np.asarray(held[np.searchsorted(held, places)] == places)
 
 
@@ -423,9 +420,9 @@ def enumerate_choices(
     temperatures = requests[0].enumeration.temperatures
     sets = [request.enumeration.choices.tokens(vocabulary.texts) for request in requests]  # type: ignore[union-attr]
     max_choices = max(map(len, sets))
-    padded = [choices + [np.empty(0, dtype=np.intp)] * (max_choices - len(choices)) for choices in sets]
+    padded = [ids for choices in sets for ids in choices + [np.empty(0, dtype=np.intp)] * (max_choices - len(choices))]
     logits = generation.penalized(prefixes.roots(prompts)[:], [list(prompt) for prompt in prompts])
-    log_total, all_shares = tempered_masses(logits, temperatures, padded, generation).arrays()
+    log_total, all_shares = tempered_masses(logits, temperatures, TokenSets.of(padded), generation).arrays()
     trees = []
     for row, (request, choices) in enumerate(zip(requests, sets, strict=True)):
         other_tokens = np.setdiff1d(np.arange(len(vocabulary.ends)), np.concatenate(choices))

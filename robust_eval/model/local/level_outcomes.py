@@ -15,7 +15,7 @@ from robust_eval.model.generation import Generation
 from robust_eval.model.local.device import fetched, sent, to_device
 from robust_eval.model.local.tempered import Masses, offset_logprobs, possible_masks, tempered_masses
 from robust_eval.model.local.thinning import TreeScores, score_blocks, topk
-from robust_eval.model.local.vocabulary import NextTokenSets
+from robust_eval.model.local.vocabulary import NextTokenSets, TokenSets
 from robust_eval.model.token_texts import Ids
 
 SD_OPEN, SD_BEGUN, SD_OTHER = 0.12, 0.8, 0.15
@@ -73,15 +73,19 @@ def outcomes(
     temperatures, generation
         (T,), and the truncation at each.
     """
-    device, sets = logits.device, [(token_set.right, token_set.wrong, token_set.open) for token_set in token_sets]
+    device, sets = logits.device, TokenSets.of_rows(token_sets, "right", "wrong", "open")
     blocks = score_blocks(len(logits), logits.shape[1], device)
-    masses = _scored(logits, token_sets, weight, temperatures, generation, blocks)
-    place, ids = _pairs([ids for three in sets for ids in three])
-    certain_rows, rows, tokens = sent(device, certain, place // 3, ids)
+    if weight is None:
+        masses = tempered_masses(logits, temperatures, sets, generation)
+    else:
+        begun = TokenSets.of_rows(token_sets, "begun")
+        masses = _scored(logits, sets, begun, weight, temperatures, generation, blocks)
+    certain_rows, rows, tokens = sent(device, certain, sets.members // 3, sets.tokens)
     likeliest_wrong = logits.new_empty(0)
     if weight is None:  # all that are not right are wrong
-        right = sent(device, *_pairs([token_set.right for token_set in token_sets]))
-        likeliest_wrong = logits.index_put(tuple(right), logits.new_full((), -torch.inf)).argmax(dim=-1)
+        right = TokenSets.of_rows(token_sets, "right")
+        at = tuple(sent(device, right.members, right.tokens))
+        likeliest_wrong = logits.index_put(at, logits.new_full((), -torch.inf)).argmax(dim=-1)
     likeliest = index = scores = logits.new_empty((len(certain), 0))
     cut: list[Tensor] = []
     if width := min(count, logits.shape[1]):
@@ -107,8 +111,9 @@ def outcomes(
 
 def _scored(
     logits: Tensor,
-    token_sets: Sequence[NextTokenSets],
-    weight: Floats | None,
+    sets: TokenSets,
+    begun: TokenSets,
+    weight: Floats,
     temperatures: Sequence[float],
     generation: Generation,
     blocks: Tensor,
@@ -116,40 +121,32 @@ def _scored(
     """Return the masses of answers that end at the n prefixes of a level; write the next tokens' scores to ``blocks``.
 
     A score is the root of the sum, over temperatures, of the squared probability of the longer prefix, times the prior
-    standard deviation of its verdict. After the last token all scores stay 0.
+    standard deviation of its verdict. ``sets`` are the right, wrong and open tokens of each prefix.
     """
-    sets = [(token_set.right, token_set.wrong, token_set.open) for token_set in token_sets]
-    if weight is None:
-        return tempered_masses(logits, temperatures, sets, generation)
     scores = blocks.flatten(1)[: len(logits), : logits.shape[1]]
     masses = tempered_masses(logits, temperatures, sets, generation, to_device(weight, logits.device), scores)
     scores.mul_(SD_OTHER)
-    factors = {"begun": SD_BEGUN / SD_OTHER, "open": SD_OPEN / SD_OTHER, "right": 0.0, "wrong": 0.0}
-    pairs = [_pairs([getattr(token_set, name) for token_set in token_sets]) for name in factors]
-    factor = np.repeat(np.array([*factors.values()], dtype=np.float32), [len(rows) for rows, _ in pairs])
-    rows, tokens = (np.concatenate(part) for part in zip(*pairs, strict=True))
-    place, by = sent(logits.device, rows * blocks[0].numel() + tokens, factor)
+    rows = np.concatenate([sets.members // 3, begun.members])
+    tokens = np.concatenate([sets.tokens, begun.tokens])
+    of_three = np.tile([0.0, 0.0, SD_OPEN / SD_OTHER], len(logits))
+    factors = np.append(np.repeat(of_three, sets.sizes), np.full(len(begun.tokens), SD_BEGUN / SD_OTHER))
+    place, by = sent(logits.device, rows * blocks[0].numel() + tokens, factors.astype(np.float32))
     blocks.view(-1).scatter_reduce_(0, place, by, "prod")  # no token is in two of the sets
     return masses
 
 
-def _pairs(sets: Sequence[Ids]) -> tuple[Ids, Ids]:
-    """Return the rows (m,) and the tokens (m,) of n sets of tokens, one set for each row."""
-    return np.repeat(np.arange(len(sets)), [len(ids) for ids in sets]), np.concatenate(sets)
-
-
-def _likeliest(sets: Sequence[tuple[Ids, ...]], logits: Floats, likeliest_wrong: Floats) -> Ids:
+def _likeliest(sets: TokenSets, logits: Floats, likeliest_wrong: Floats) -> Ids:
     """Return (n, 3) the likeliest token of each of the three sets of n prefixes, −1 for an empty set.
 
     ``logits`` (m,) are those of all tokens of all sets; ``likeliest_wrong`` (n,), if any, replace the second sets.
     """
-    likeliest = np.full((len(sets), 3), -1, dtype=np.intp)
-    start = 0
-    for row, three in enumerate(sets):
-        for column, ids in enumerate(three):
-            if len(ids):
-                likeliest[row, column] = ids[logits[start : start + len(ids)].argmax()]
-            start += len(ids)
+    likeliest = np.full(len(sets), -1, dtype=np.intp)
+    sizes, starts = sets.sizes[sets.sizes > 0], (sets.sizes.cumsum() - sets.sizes)[sets.sizes > 0]
+    highest = np.maximum.reduceat(logits, starts) if len(starts) else logits
+    places = np.flatnonzero(logits == np.repeat(highest, sizes))
+    filled, first = np.unique(sets.members[places], return_index=True)
+    likeliest[filled] = sets.tokens[places[first]]
+    ends = likeliest.reshape(-1, 3)
     if len(likeliest_wrong):
-        likeliest[:, 1] = likeliest_wrong
-    return likeliest
+        ends[:, 1] = likeliest_wrong
+    return ends

@@ -19,6 +19,7 @@ from robust_eval.model.base import Floats
 from robust_eval.model.generation import Generation
 from robust_eval.model.local.device import fetched, to_device
 from robust_eval.model.local.draw import EPSILON
+from robust_eval.model.local.vocabulary import TokenSets
 from robust_eval.model.local.vocabulary_sums import TorchSums, TritonSums, cuda_sums, row_sums, set_sums
 from robust_eval.model.token_texts import Ids
 
@@ -93,15 +94,15 @@ class LogitHistogram:
         self._count(bins, moment, self._sums.zero_()[:, :m])
         return (torch.cat(tuple(self._sums), dim=1) @ self._powers.of_sums)[:m]
 
-    def of_sets(self, x: Tensor, rows: Sequence[int], sets: Sequence[Ids]) -> Tensor:
+    def of_sets(self, x: Tensor, rows: Ids, sets: TokenSets) -> Tensor:
         """Return (n, T) Σ exp(x / t) in float64 over n sets of tokens, those of ``rows`` (n,) of the last counted
         block.
         """
-        few = [ids if len(ids) < HISTOGRAM_MIN_TOKENS else ids[:0] for ids in sets]
+        many = sets.sizes >= HISTOGRAM_MIN_TOKENS
+        few = TokenSets(np.where(many, 0, sets.sizes), sets.tokens[~np.repeat(many, sets.sizes)])
         sums = set_sums(rows, few, lambda *at: (x[at][:, None] / self._powers.temperatures).exp_(), x.device)
-        for place, (row, ids) in enumerate(zip(rows, sets, strict=True)):
-            if len(ids) >= HISTOGRAM_MIN_TOKENS:
-                sums[place] = self._of_many(row, to_device(ids, x.device))
+        for place in np.flatnonzero(many).tolist():
+            sums[place] = self._of_many(int(rows[place]), to_device(sets[place : place + 1].tokens, x.device))
         return sums
 
     def _of_many(self, row: int, tokens: Tensor) -> Tensor:
@@ -152,7 +153,7 @@ class Masses:
 def tempered_masses(
     logits: Tensor,
     temperatures: Sequence[float],
-    sets: Sequence[Sequence[Ids]],
+    sets: TokenSets,
     generation: Generation,
     weight: Tensor | None = None,
     importance: Tensor | None = None,
@@ -166,7 +167,7 @@ def tempered_masses(
     temperatures
         (T,), above 0.
     sets
-        For each of the n rows, the same number of sets of token ids.
+        The same number of sets of token ids for each of the n rows, one row after the other.
     generation
         Truncation at each temperature.
     weight
@@ -177,9 +178,9 @@ def tempered_masses(
     """
     at = [max(temperature, EPSILON) for temperature in temperatures]
     highest = logits.amax(dim=-1)
-    of = len(sets[0]) if len(sets) else 0
     if not len(logits):
-        return Masses(logits.new_empty((0, len(at))), logits.new_empty((0, of, len(at))), highest)
+        return Masses(logits.new_empty((0, len(at))), logits.new_empty((0, 0, len(at))), highest)
+    of = len(sets) // len(logits)
     rows = min(ROWS_PER_BATCH[logits.is_cuda], len(logits))
     powers: LogitHistogram | TorchSums | TritonSums | _TruncatedPowers
     if generation.truncates:
@@ -196,8 +197,8 @@ def tempered_masses(
         x = logits[part].float() - highest[part, None]
         totals.append(powers.totals(x))
         if of:
-            members = [ids for row in sets[part] for ids in row]
-            sums.append(powers.of_sets(x, np.repeat(np.arange(len(x)), of).tolist(), members))
+            rows_of_sets = np.repeat(np.arange(len(x)), of)
+            sums.append(powers.of_sets(x, rows_of_sets, sets[of * start : of * (start + len(x))]))
         if weight is not None and importance is not None:
             powers.importance(weight[part] / totals[-1], importance[part])
     total = torch.cat(totals)
@@ -217,7 +218,7 @@ class _TruncatedPowers:
         self._powers = [self._generation.truncated(x / t).exp_() for t in self._temperatures]
         return torch.stack([row_sums(power) for power in self._powers], dim=-1)
 
-    def of_sets(self, x: Tensor, rows: Sequence[int], sets: Sequence[Ids]) -> Tensor:
+    def of_sets(self, x: Tensor, rows: Ids, sets: TokenSets) -> Tensor:
         """Return (n, T) the sums of the powers over n sets of tokens, those of ``rows`` (n,) of the same block x, in
         float64.
         """

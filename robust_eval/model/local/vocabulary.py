@@ -98,6 +98,46 @@ class NextTokenSets(NamedTuple):
     decided: Ids
 
 
+@dataclass(frozen=True)
+class TokenSets:
+    """n sets of token ids, as two arrays: ``sizes`` (n,), and ``tokens``, the ids of one set after the other."""
+
+    sizes: Ids
+    tokens: Ids
+
+    @classmethod
+    def of(cls, sets: Sequence[Ids]) -> "TokenSets":
+        return cls(np.array([len(ids) for ids in sets], dtype=np.intp), np.concatenate([np.empty(0, np.intp), *sets]))
+
+    @classmethod
+    def of_rows(cls, rows: Sequence[NextTokenSets], *names: str) -> "TokenSets":
+        """Return the named sets of each row, one row after the other; rows of one state share their sets."""
+        states = {id(row): row for row in rows}
+        place = {state: index for index, state in enumerate(states)}
+        states_of_rows = np.array([place[id(row)] for row in rows], dtype=np.intp)
+        sets = cls.of([getattr(state, name) for state in states.values() for name in names])
+        return sets.take((len(names) * states_of_rows[:, None] + np.arange(len(names))).ravel())
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def __getitem__(self, places: slice) -> "TokenSets":
+        first, end, _ = places.indices(len(self))
+        before = int(self.sizes[:first].sum())
+        return TokenSets(self.sizes[first:end], self.tokens[before : before + int(self.sizes[first:end].sum())])
+
+    @property
+    def members(self) -> Ids:
+        """The place of each token's set among the sets."""
+        return np.repeat(np.arange(len(self)), self.sizes)
+
+    def take(self, places: Ids) -> "TokenSets":
+        """Return the sets at ``places`` (m,), in that order."""
+        sizes = self.sizes[places]
+        shifts = (self.sizes.cumsum() - self.sizes)[places] - (sizes.cumsum() - sizes)
+        return TokenSets(sizes, self.tokens[np.arange(sizes.sum()) + np.repeat(shifts, sizes)])
+
+
 class NextTokenClassifier:
     """Classifier of the next tokens of the answers to one question; its results are cached by state of the matcher."""
 

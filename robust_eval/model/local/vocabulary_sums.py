@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from robust_eval.error import first_line
-from robust_eval.model.local.device import is_out_of_memory, to_device
+from robust_eval.model.local.device import is_out_of_memory, sent, to_device
+from robust_eval.model.local.vocabulary import TokenSets
 from robust_eval.model.token_texts import Ids
 
 try:
@@ -41,24 +42,20 @@ def row_sums(values: Tensor) -> Tensor:
     return halved(values.to(torch.float64, copy=True))
 
 
-def set_sums(
-    rows: Sequence[int], sets: Sequence[Ids], values: Callable[[Tensor, Tensor], Tensor], device: torch.device
-) -> Tensor:
+def set_sums(rows: Ids, sets: TokenSets, values: Callable[[Tensor, Tensor], Tensor], device: torch.device) -> Tensor:
     """Return (n, T) sums in float64 over n sets of tokens of the vocabulary, those of ``rows`` (n,).
 
     ``values`` is asked for the numbers (m, T) of m tokens by their rows (m,) and ids (m,).
     """
-    sizes, *at = _members(rows, sets, device)
-    terms = values(*at).double()
+    terms = values(*_members(rows, sets, device)).double()
     if device.type == "cpu":
-        return torch.segment_reduce(terms, "sum", lengths=to_device(sizes, device), axis=0, unsafe=True)
-    return chunked(terms, sizes)
+        return torch.segment_reduce(terms, "sum", lengths=to_device(sets.sizes, device), axis=0, unsafe=True)
+    return chunked(terms, sets.sizes)
 
 
-def _members(rows: Sequence[int], sets: Sequence[Ids], device: torch.device) -> tuple[Ids, Tensor, Tensor]:
-    """Return the sizes (n,) of sets, and the rows (m,) and ids (m,) of their tokens on the device."""
-    sizes = np.array([len(ids) for ids in sets])
-    return sizes, to_device(np.repeat(rows, sizes), device), to_device(np.concatenate(sets), device)
+def _members(rows: Ids, sets: TokenSets, device: torch.device) -> list[Tensor]:
+    """Return the rows (m,) and ids (m,) of the tokens of summed sets, on the device."""
+    return sent(device, np.repeat(rows, sets.sizes), sets.tokens)
 
 
 def chunked(terms: Tensor, sizes: Ids) -> Tensor:
@@ -101,11 +98,11 @@ class TorchSums:
         self._x = x
         return torch.stack([halved(self._powers(t)) for t in self._temperatures], dim=-1)
 
-    def of_sets(self, x: Tensor, rows: Sequence[int], sets: Sequence[Ids]) -> Tensor:
+    def of_sets(self, x: Tensor, rows: Ids, sets: TokenSets) -> Tensor:
         """Return (n, T) Σ exp(x / t) in float64 over n sets of tokens, those of ``rows`` (n,) of the same block x."""
-        sizes, *at = _members(rows, sets, x.device)
         temperatures = to_device(np.array(self._temperatures), x.device)
-        return chunked((x[tuple(at)].double()[:, None] / temperatures).exp_(), sizes)
+        values = x[tuple(_members(rows, sets, x.device))].double()
+        return chunked((values[:, None] / temperatures).exp_(), sets.sizes)
 
     def importance(self, weights: Tensor, out: Tensor) -> None:
         """Write to ``out`` (m, V) the root of Σ (w · exp(x / t))² over temperatures, ``weights`` (m, T)."""
@@ -141,10 +138,10 @@ class TritonSums:
         self._launch(_totals_kernel, (len(x),), out, x.shape[1])
         return out
 
-    def of_sets(self, x: Tensor, rows: Sequence[int], sets: Sequence[Ids]) -> Tensor:
+    def of_sets(self, x: Tensor, rows: Ids, sets: TokenSets) -> Tensor:
         """Return sums over sets of tokens by Triton; see :class:`TorchSums`."""
-        bounds = np.cumsum([0, *map(len, sets)])
-        places = [to_device(array, x.device) for array in (np.array(rows), bounds, np.concatenate(sets))]
+        bounds = np.append(0, sets.sizes.cumsum())
+        places = sent(x.device, rows, bounds, sets.tokens)
         out = x.new_empty((len(sets), self._count), dtype=torch.float64)
         self._launch(_sets_kernel, (len(sets),), *places, out, x.shape[1])
         return out
@@ -186,9 +183,10 @@ def _check_kernels(temperatures: tuple[float, ...], size: int, device: torch.dev
     x = to_device(random.normal(scale=3, size=(2, size)).astype(np.float32), device)
     x -= x.amax(dim=-1, keepdim=True)
     weights = to_device(random.random((2, len(temperatures))), device)
+    sets = TokenSets.of([np.arange(0, size, 3), np.arange(1)])
     results = []
     for sums in (TritonSums(temperatures, device), TorchSums(temperatures)):
-        totals, set_totals = sums.totals(x), sums.of_sets(x, [1, 0], [np.arange(0, size, 3), np.arange(1)])
+        totals, set_totals = sums.totals(x), sums.of_sets(x, np.array([1, 0]), sets)
         importance = torch.empty_like(x)
         sums.importance(weights, importance)
         results.append((totals, set_totals, importance))

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from robust_eval.model.local.draw import EPSILON
 from robust_eval.model.local.tempered import HISTOGRAM_MIN_TOKENS, LogitHistogram
+from robust_eval.model.local.vocabulary import TokenSets
 
 TEMPERATURES = (EPSILON, 0.05, 0.2, 1.0, 2.0, 4.0, 50.0)
 RANDOM = np.random.default_rng(0)
@@ -94,7 +95,7 @@ def test_importance_is_the_root_of_the_summed_squares_as_far_as_bins_tell_tokens
 def sums_of_sets(x: Tensor, rows: list[int], sets: list[np.ndarray]) -> Tensor:
     histogram = LogitHistogram(TEMPERATURES, 8, x.shape[1])
     histogram.totals(x)
-    return histogram.of_sets(x, rows, sets)
+    return histogram.of_sets(x, np.array(rows), TokenSets.of(sets))
 
 
 @pytest.mark.parametrize("logits", ["as of a model", "far apart", "close together"])

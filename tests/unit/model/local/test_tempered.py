@@ -6,6 +6,7 @@ from torch import Tensor
 from robust_eval.model.generation import Generation
 from robust_eval.model.local.draw import EPSILON
 from robust_eval.model.local.tempered import tempered_logprobs, tempered_masses
+from robust_eval.model.local.vocabulary import TokenSets
 
 TEMPERATURES = (0.0, 0.2, 0.7, 1.0, 1.9, 4.0)
 CUTS = {
@@ -21,6 +22,7 @@ SETS = [
     (random.choice(SIZE, size=random.integers(0, 30), replace=False), np.array([5]), np.empty(0, dtype=np.intp))
     for random in map(np.random.default_rng, range(ROWS))
 ]
+TOKEN_SETS = TokenSets.of([ids for sets in SETS for ids in sets])
 
 
 def softmax(logits: Tensor, temperature: float, cut: Generation) -> np.ndarray:
@@ -34,7 +36,7 @@ def softmax(logits: Tensor, temperature: float, cut: Generation) -> np.ndarray:
 
 @pytest.mark.parametrize("cut", CUTS.values(), ids=CUTS)
 def test_the_mass_of_a_set_is_the_sum_of_its_probabilities(cut: Generation):
-    _, shares = tempered_masses(LOGITS, TEMPERATURES, SETS, cut).arrays()
+    _, shares = tempered_masses(LOGITS, TEMPERATURES, TOKEN_SETS, cut).arrays()
     assert shares.shape == (ROWS, 3, len(TEMPERATURES))
     for index, temperature in enumerate(TEMPERATURES):
         p = softmax(LOGITS, temperature, cut)
@@ -44,7 +46,7 @@ def test_the_mass_of_a_set_is_the_sum_of_its_probabilities(cut: Generation):
 
 @pytest.mark.parametrize("cut", CUTS.values(), ids=CUTS)
 def test_the_total_is_relative_to_the_largest_logit(cut: Generation):
-    log_total, _ = tempered_masses(LOGITS, TEMPERATURES, SETS, cut).arrays()
+    log_total, _ = tempered_masses(LOGITS, TEMPERATURES, TOKEN_SETS, cut).arrays()
     for index, temperature in enumerate(TEMPERATURES):
         largest = softmax(LOGITS, temperature, cut).max(axis=1)  # exp(0) / total
         assert log_total[:, index] == pytest.approx(-np.log(largest), abs=2e-6)
@@ -52,7 +54,7 @@ def test_the_total_is_relative_to_the_largest_logit(cut: Generation):
 
 @pytest.mark.parametrize("cut", CUTS.values(), ids=CUTS)
 def test_log_probabilities_of_tokens_are_those_of_softmax(cut: Generation):
-    log_total, _ = tempered_masses(LOGITS, TEMPERATURES, SETS, cut).arrays()
+    log_total, _ = tempered_masses(LOGITS, TEMPERATURES, TOKEN_SETS, cut).arrays()
     random = np.random.default_rng(1)
     rows, tokens = random.integers(ROWS, size=200), random.integers(SIZE, size=200)
     found = tempered_logprobs(LOGITS, rows, tokens, log_total, TEMPERATURES, cut)
@@ -71,8 +73,8 @@ def test_the_importance_of_a_token_is_the_root_of_its_squared_weighted_probabili
     weight = np.random.default_rng(2).random((ROWS, len(TEMPERATURES)))
     before = LOGITS.clone()
     importance = torch.empty_like(LOGITS)
-    found = tempered_masses(LOGITS, TEMPERATURES, SETS, cut, torch.from_numpy(weight), importance)
-    alone = tempered_masses(LOGITS, TEMPERATURES, SETS, cut)
+    found = tempered_masses(LOGITS, TEMPERATURES, TOKEN_SETS, cut, torch.from_numpy(weight), importance)
+    alone = tempered_masses(LOGITS, TEMPERATURES, TOKEN_SETS, cut)
     p = np.stack([softmax(LOGITS, temperature, cut) for temperature in TEMPERATURES], axis=-1)
     expected = np.sqrt(((weight[:, None] * p) ** 2).sum(axis=-1))
     likely = expected > 1e-6
@@ -88,7 +90,7 @@ def test_the_importance_of_a_token_is_the_root_of_its_squared_weighted_probabili
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_logits_of_half_precision_are_summed_in_full(dtype: torch.dtype):
     logits = LOGITS.to(dtype)
-    _, shares = tempered_masses(logits, (0.5, 1.0), SETS, Generation()).arrays()
+    _, shares = tempered_masses(logits, (0.5, 1.0), TOKEN_SETS, Generation()).arrays()
     for index, temperature in enumerate((0.5, 1.0)):
         p = softmax(logits, temperature, Generation())
         expected = [[row[ids].sum() for ids in sets] for row, sets in zip(p, SETS, strict=True)]
@@ -96,7 +98,7 @@ def test_logits_of_half_precision_are_summed_in_full(dtype: torch.dtype):
 
 
 def test_no_rows_and_no_tokens_have_no_masses():
-    log_total, shares = tempered_masses(LOGITS[:0], TEMPERATURES, [], Generation()).arrays()
+    log_total, shares = tempered_masses(LOGITS[:0], TEMPERATURES, TokenSets.of([]), Generation()).arrays()
     assert (log_total.shape, shares.shape) == ((0, 6), (0, 0, 6))
     none = np.empty(0, dtype=np.intp)
     assert tempered_logprobs(LOGITS, none, none, np.zeros((ROWS, 6)), TEMPERATURES, Generation()).shape == (0, 6)

@@ -5,10 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robust_eval.model.local.vocabulary import Vocabulary
+from robust_eval.model.local.vocabulary import NextTokenSets, TokenSets, Vocabulary
 from robust_eval.model.token_texts import TokenTexts
 
 PROPERTY = settings(max_examples=200, deadline=None, database=None, derandomize=True)
+IDS = st.lists(st.integers(0, 50), max_size=5, unique=True).map(lambda ids: np.array(sorted(ids), dtype=np.intp))
 END = 0
 PIECES = [
     b"",
@@ -129,3 +130,27 @@ def test_the_answer_is_the_first_line_up_to_a_stop_string(
     stop: tuple[bytes, ...], first_line: bool, text: bytes, answer: bytes
 ):
     assert vocabulary(stop, first_line).answer(text) == answer
+
+
+@PROPERTY
+@given(st.lists(IDS, max_size=6), st.data())
+def test_sets_of_tokens_are_taken_and_sliced_like_a_list(sets: list[np.ndarray], data: st.DataObject):
+    flat = TokenSets.of(sets)
+    assert as_lists(flat) == [ids.tolist() for ids in sets]
+    first, end = data.draw(st.integers(0, 7)), data.draw(st.integers(0, 7))
+    assert as_lists(flat[first:end]) == [ids.tolist() for ids in sets[first:end]]
+    places = data.draw(st.lists(st.integers(0, len(sets) - 1), max_size=8)) if sets else []
+    taken = flat.take(np.array(places, dtype=np.intp))
+    assert as_lists(taken) == [sets[place].tolist() for place in places]
+    assert taken.members.tolist() == [row for row, place in enumerate(places) for _ in sets[place]]
+
+
+def test_rows_of_one_state_have_the_sets_of_the_state():
+    none, one, two = np.empty(0, dtype=np.intp), np.array([1]), np.array([2, 3])
+    first, second = NextTokenSets(one, two, none, none, none), NextTokenSets(none, one, two, none, none)
+    sets = TokenSets.of_rows([first, second, first], "wrong", "right")
+    assert as_lists(sets) == [[2, 3], [1], [1], [], [2, 3], [1]]
+
+
+def as_lists(sets: TokenSets) -> list[list[int]]:
+    return [sets.tokens[sets.members == place].tolist() for place in range(len(sets))]

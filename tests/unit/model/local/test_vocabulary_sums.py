@@ -11,6 +11,7 @@ from robust_eval.model.generation import Generation
 from robust_eval.model.local import tempered, vocabulary_sums
 from robust_eval.model.local.draw import EPSILON
 from robust_eval.model.local.tempered import tempered_masses
+from robust_eval.model.local.vocabulary import TokenSets
 from robust_eval.model.local.vocabulary_sums import CHUNK, TorchSums, TritonSums, chunked, cuda_sums
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")  # Triton interprets its kernels on the CPU
@@ -63,8 +64,10 @@ def test_sets_of_tokens_are_sums_however_large(make: Maker):
     sums = make(TEMPERATURES)
     sums.totals(x)
     expected = [powers(x)[row, ids].sum(axis=0) for row, ids in zip(rows, sets, strict=True)]
-    assert sums.of_sets(x, rows, sets).cpu().numpy() == pytest.approx(np.array(expected), rel=1e-6, abs=1e-30)
-    assert sums.of_sets(x, [1, 2], [np.empty(0, dtype=np.intp)] * 2).tolist() == [[0.0] * len(TEMPERATURES)] * 2
+    found = sums.of_sets(x, np.array(rows), TokenSets.of(sets))
+    assert found.cpu().numpy() == pytest.approx(np.array(expected), rel=1e-6, abs=1e-30)
+    none = TokenSets.of([np.empty(0, dtype=np.intp)] * 2)
+    assert sums.of_sets(x, np.array([1, 2]), none).tolist() == [[0.0] * len(TEMPERATURES)] * 2
 
 
 @pytest.mark.parametrize("weight", [1.0, 1e-20], ids=["usual weights", "tiny weights"])
@@ -84,13 +87,13 @@ def test_importance_is_the_root_of_the_summed_squares(make: Maker, weight: float
 
 def test_a_row_has_the_same_numbers_alone_and_among_others(make: Maker):
     x = relative(logits(5_003, rows=6))
-    sets = [np.arange(0, 5_003, step) for step in (1, 2, 50, 5_003, 7, 3)]
+    sets = TokenSets.of([np.arange(0, 5_003, step) for step in (1, 2, 50, 5_003, 7, 3)])
 
     def numbers(rows: list[int]) -> tuple[Tensor, Tensor, Tensor]:
         sums, out = make(TEMPERATURES), torch.empty(len(rows), 5_003, device=DEVICE)
         totals = sums.totals(x[rows])
         sums.importance(1 / totals, out)
-        return totals, sums.of_sets(x[rows], [*range(len(rows))], [sets[row] for row in rows]), out
+        return totals, sums.of_sets(x[rows], np.arange(len(rows)), sets.take(np.array(rows))), out
 
     together = numbers([*range(6)])
     for row in range(6):
@@ -110,7 +113,7 @@ def test_what_is_no_number_makes_the_total_of_its_row_none(make: Maker):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_masses_agree_with_those_of_the_histogram(make: Maker, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch):
     some = torch.from_numpy(logits(3_000, rows=9)).to(dtype)
-    sets = [(np.arange(row, 3_000, 5), np.array([row])) for row in range(9)]
+    sets = TokenSets.of([ids for row in range(9) for ids in (np.arange(row, 3_000, 5), np.array([row]))])
     weight, scores = torch.ones(9, 3, dtype=torch.float64), torch.empty(2, 9, 3_000)
     histogram = tempered_masses(some, (0.0, 0.5, 1.5), sets, Generation(), weight, scores[0])
     monkeypatch.setattr(tempered, "LogitHistogram", lambda temperatures, *_: make(temperatures))
