@@ -126,10 +126,10 @@ def _form(line: str, join_apostrophes: bool) -> str:
     return form or " ".join(line.split())
 
 
-def normal_form(text: str) -> str:
+def normalised_form(text: str) -> str:
     r"""Return the normalised form of a text of several lines. Questions with the same form are duplicates.
 
-    >>> normal_form("Who wrote\n Emma?")
+    >>> normalised_form("Who wrote\n Emma?")
     'who wrote emma'
     """
     return normalize(" ".join(text.split()))
@@ -227,7 +227,7 @@ def _words(text: str, join_apostrophes: bool) -> list[str]:
         if join_apostrophes:
             text = _APOSTROPHE.sub("", text)
         text = _CHARGE.sub(r"\1", _FOOTNOTE.sub("", _POSSESSIVE.sub("", text)))
-        text = _CURRENCY.sub(r" \2 \1 ", _TIMES_TEN.sub(" × ", _ARROW.sub(" , ", _at_most(text))))
+        text = _CURRENCY.sub(r" \2 \1 ", _TIMES_TEN.sub(" × ", _ARROW.sub(" , ", _with_comparison_signs(text))))
     text = _INITIALS.sub(_joined, text)
     return [
         "," if match.lastgroup == "punctuation" else match.group()
@@ -236,7 +236,7 @@ def _words(text: str, join_apostrophes: bool) -> list[str]:
     ]
 
 
-def _at_most(text: str) -> str:
+def _with_comparison_signs(text: str) -> str:
     """Return a text with ≤, ≥ and ≠ in place of the signs that are typed for them."""
     return _GREATER.sub("≥", _LESS.sub("≤", text)).replace("!=", "≠")
 

@@ -38,8 +38,8 @@ _BATCH = 256
 
 @dataclass
 class Clusters(Aggregator):
-    """Aggregator by clusters (aggregator=clusters): agglomerative, average linkage, over the distinct normal forms of a
-    question's answers.
+    """Aggregator by clusters (aggregator=clusters): agglomerative, average linkage, over the distinct normalised forms
+    of a question's answers.
     """
 
     model: str
@@ -64,8 +64,8 @@ class Clusters(Aggregator):
     def aggregate(self, questions: Sequence[Question], graded: pa.Table) -> pa.Table:
         """Aggregate by clusters; see :class:`robust_eval.aggregator.base.Aggregator`.
 
-        The label of a cluster is its most frequent normal form. Answers are ranked by the cross-encoder, or by their
-        cosine to the question. Letters have no rank.
+        The label of a cluster is its most frequent normalised form. Answers are ranked by the cross-encoder, or by
+        their cosine to the question. Letters have no rank.
         """
         sentences = self._sentences
         free = {question.id for question in questions if not question.choices}
@@ -130,7 +130,7 @@ def clustered(threshold: float, questions: Sequence[Forms]) -> dict[str, dict[st
 
 
 def cluster_names(forms: Forms, threshold: float) -> dict[str, str]:
-    """Return the name of each normal form's cluster: its most frequent form, the shortest of several."""
+    """Return the name of each normalised form's cluster: its most frequent form, the shortest of several."""
     ranked = sorted(forms.counts, key=lambda form: (-forms.counts[form], len(form), form))
     numbers = clusters(forms.question, list(forms.counts), np.stack(forms.vectors), threshold)
     cluster_of = dict(zip(forms.counts, numbers, strict=True))
@@ -139,7 +139,7 @@ def cluster_names(forms: Forms, threshold: float) -> dict[str, str]:
 
 
 def repeats(one: str, other: str, question: str) -> bool:
-    """Return True if the longer of two normal forms contains the shorter one as whole words with the same meaning.
+    """Return True if the longer of two normalised forms contains the shorter one as whole words with the same meaning.
 
     A grader matches an accepted answer in a longer reply in the same way (docs/methods.md, §0). The shorter form must
     have a word that the question lacks. The additional words must not change the answer: no "or", no "not", no other

@@ -1,4 +1,4 @@
-"""Accepted answers in normal form, and their search in a reply as whole words."""
+"""Accepted answers in normalised form, and their search in a reply as whole words."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ _SEPARATED = re.compile(rf"(?<={_LETTER}) (?=\d)|(?<=\d) (?!(?:st|nd|rd|th)\b)(?
 
 
 def accepted_answers(question: Question, accents: str = "fold") -> tuple[tuple[str, ...], int]:
-    """Return the distinct normal forms of a question's accepted answers, and the number of blank aliases."""
+    """Return the distinct normalised forms of a question's accepted answers, and the number of blank aliases."""
     usable = comparable(question.answers)
     normalized = (form for text in usable for form in forms(text, accents))
     return tuple(dict.fromkeys(normalized)), len(question.answers) - len(usable)
@@ -27,13 +27,13 @@ def comparable(texts: Sequence[str]) -> list[str]:
 
 
 def holds(form: str, accepted: Iterable[str]) -> bool:
-    """Return True if a normal form contains one of the accepted ones as whole words."""
+    """Return True if a normalised form contains one of the accepted ones as whole words."""
     return any(has_words(form, words) for words in accepted)
 
 
 @lru_cache(maxsize=1 << 12)
 def with_spellings(accepted: tuple[str, ...]) -> tuple[str, ...]:
-    """Return normal forms of accepted answers, and their other spellings: with or without the plural -s of the last
+    """Return normalised forms of accepted answers, and their other spellings: with or without the plural -s of the last
     word, with letters and digits joined or separated.
 
     >>> with_spellings(("chromosome", "lungs", "paris", "glass"))

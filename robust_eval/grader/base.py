@@ -74,11 +74,11 @@ class FreeReply(NamedTuple):
     form: str
     """Normal form, never empty."""
     accepted: tuple[str, ...]
-    """The distinct normal forms of the accepted answers, at least one."""
+    """The distinct normalised forms of the accepted answers, at least one."""
     searched: Sequence[str]
-    """The normal forms in which accepted answers are searched: those of the answer without its asides."""
+    """The normalised forms in which accepted answers are searched: those of the answer without its asides."""
     identical: bool = False
-    """The whole reply, as it stands or in normal form, is an accepted answer."""
+    """The whole reply, as it stands or in normalised form, is an accepted answer."""
     uncertain: bool = False
     """The narrow and the wide scope of the reply disagree on right or wrong, by comparison with the accepted answers:
     such a reply is the first to be judged or labelled."""
@@ -130,8 +130,8 @@ def _tokens_by_letter(texts: TokenTexts, choices: int, strict: bool) -> list[Ids
 class Grader(ABC):
     """Base class of graders; a dataclass whose fields are its configuration.
 
-    The label of a free-text answer is its normal form, and ``exact`` is true if that equals the normal form of an
-    accepted answer. Multiple choice is graded by its letter, whatever the grader. A subclass implements ``right``.
+    The label of a free-text answer is its normalised form, and ``exact`` is true if that equals the normalised form of
+    an accepted answer. Multiple choice is graded by its letter, whatever the grader. A subclass implements ``right``.
     ValueError for a setting that is none of those below.
 
     >>> from robust_eval import grade_reply
@@ -356,9 +356,9 @@ class Grader(ABC):
         return bool(accepted) and any(self._holds(form, accepted) for form in self._forms(text))
 
     def _holds(self, form: str, accepted: tuple[str, ...]) -> bool:
-        """Return True if a normal form contains an accepted one by the rule of this grader."""
+        """Return True if a normalised form contains an accepted one by the rule of this grader."""
         return holds(form, accepted)
 
     def _forms(self, text: str) -> list[str]:
-        """Return the normal forms of a text to grade, with and without footnotes."""
+        """Return the normalised forms of a text to grade, with and without footnotes."""
         return [form for each in dict.fromkeys((text, without_footnotes(text))) for form in forms(each, self.accents)]

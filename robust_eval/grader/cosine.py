@@ -43,7 +43,7 @@ class Cosine(SentenceGrader):
     """Free text is right if the cosine of its first line to any accepted answer, as they are written, is large enough.
 
     A sentence model hears what a reply is about: it takes a wrong name or year, or a denial, for much the same.
-    A reply that equals an accepted answer in normal form is right in any case (see :func:`nearness`).
+    A reply that equals an accepted answer in normalised form is right in any case (see :func:`nearness`).
     """
 
     similarity: float = 0.6
@@ -61,10 +61,10 @@ class Cosine(SentenceGrader):
 
 
 def nearness(sentences: Sentences, reply: FreeReply, references: Sequence[str]) -> float:
-    """Return the largest cosine of a reply to any of the references; 1 if the normal forms are equal.
+    """Return the largest cosine of a reply to any of the references; 1 if the normalised forms are equal.
 
-    The normal form takes precedence because a sentence model separates 1,945 from 1945. It does not separate letters:
-    a reference of a single letter counts only if it is a word of the reply. −1 if no reference counts.
+    The normalised form takes precedence because a sentence model separates 1,945 from 1945. It does not separate
+    letters: a reference of a single letter counts only if it is a word of the reply. −1 if no reference counts.
     """
     forms = [normalize(text) for text in references]
     if reply.form in forms:

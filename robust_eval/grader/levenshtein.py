@@ -30,11 +30,11 @@ _ORDINAL = re.compile(r"(\d+)(?:st|nd|rd|th)")
 class Levenshtein(Grader):
     """Grader by Levenshtein distance: free text is right if it is an accepted answer, perhaps misspelt.
 
-    The similarity of two normal forms is 1 − distance / length of the longer, where the distance is the least number
-    of letters to insert, delete or replace. The reply is compared as a whole, so that this is approximate equality and
-    not containment: "it is mitosis" is no "mitosis". Forms that hold different numbers are never alike, however long
-    they are: 19451 is no misspelling of 19452. Nor are forms with different words: another Roman numeral, letter or
-    sign, another first sound, or an affix that makes an opposite.
+    The similarity of two normalised forms is 1 − distance / length of the longer, where the distance is the least
+    number of letters to insert, delete or replace. The reply is compared as a whole, so that this is approximate
+    equality and not containment: "it is mitosis" is no "mitosis". Forms that hold different numbers are never alike,
+    however long they are: 19451 is no misspelling of 19452. Nor are forms with different words: another Roman numeral,
+    letter or sign, another first sound, or an affix that makes an opposite.
     """
 
     similarity: float = 0.8

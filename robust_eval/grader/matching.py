@@ -12,7 +12,7 @@ from robust_eval.question import Question
 
 @dataclass
 class Matching(Grader):
-    """Grader by matching: free text is right if it contains an accepted answer, both in normal form."""
+    """Grader by matching: free text is right if it contains an accepted answer, both in normalised form."""
 
     contains: str = "word"
     """word: the reply must contain an accepted answer as whole words. substring: anywhere ("There" contains "He"),

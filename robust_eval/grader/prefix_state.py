@@ -75,7 +75,7 @@ _NUMBER_RULES = (
 class PrefixStates:
     """Canonical prefixes of the replies to one question.
 
-    ``accepted`` are the normal forms of its answers. ``delicate``: one has a number, a single letter or a sign.
+    ``accepted`` are the normalised forms of its answers. ``delicate``: one has a number, a single letter or a sign.
     ``right`` returns True for a right reply.
     """
 

@@ -12,7 +12,7 @@ from robust_eval.answer import GRADED_COLUMNS, rows, with_columns
 from robust_eval.error import UserError
 from robust_eval.grader.base import Grader
 from robust_eval.model.base import Choices, Matcher
-from robust_eval.normalization import normal_form
+from robust_eval.normalization import normalised_form
 from robust_eval.prompt.arrangement import FORMS, Arrangement, read_arrangement
 from robust_eval.question import LETTERS, Question
 from robust_eval.reader.base import Reader, read
@@ -127,7 +127,7 @@ def with_letters(reply: str, choices: Sequence[str]) -> str:
     >>> with_letters("The answer is 2.", ["3 m/s", "4 m/s"]), with_letters("4 m/s", ["3 m/s", "4 m/s"])
     ('The answer is B.', '4 m/s')
     """
-    if normal_form(reply) in {normal_form(choice) for choice in choices if not choice.strip().isdecimal()}:
+    if normalised_form(reply) in {normalised_form(choice) for choice in choices if not choice.strip().isdecimal()}:
         return reply
     for pattern in _AS_A_SIGN:
         reply = pattern.sub(lambda match: _lettered(match, len(choices)), reply)

@@ -26,7 +26,7 @@ from robust_eval.grader.matching import Matching
 from robust_eval.grader.reply_grader import ReplyGrader
 from robust_eval.interop.inspect_log import failure, output_columns
 from robust_eval.interop.own_mark import MARK, marked_question
-from robust_eval.normalization import normal_form
+from robust_eval.normalization import normalised_form
 from robust_eval.reader.reply import ReplyReader
 from robust_eval.stats.entropy import answer_entropy as entropy_of
 
@@ -114,7 +114,7 @@ def _columns_of_score(score: Score | None, text: str) -> dict[str, Any]:
     value = math.nan if score is None else value_to_float()(score.value)
     right = None if value != value else value >= 0.5
     answer = text if score is None or score.answer is None else score.answer
-    return {"correct": right, "exact": right, "answer": answer, "label": normal_form(answer) or None}
+    return {"correct": right, "exact": right, "answer": answer, "label": normalised_form(answer) or None}
 
 
 @score_reducer
@@ -124,7 +124,7 @@ def answer_entropy() -> ScoreReducer:
     """
 
     def reduce(scores: list[Score]) -> Score:
-        forms = Counter(form for score in scores if score.answer and (form := normal_form(score.answer)))
+        forms = Counter(form for score in scores if score.answer and (form := normalised_form(score.answer)))
         return Score(value=float(entropy_of([list(forms.values())])[0]) if forms else math.nan)
 
     return reduce

@@ -163,7 +163,7 @@ def _rounded(values: ArrayLike, maximum: float) -> Floats:
 
 def _edges(maximum: float) -> Floats:
     if not maximum > 0:
-        raise ValueError(f"most must be above 0, not {maximum:g}")
+        raise ValueError(f"the largest entropy must be above 0, not {maximum:g}")
     return np.round(np.linspace(0, maximum, BINS + 1), _DECIMALS)
 
 

@@ -343,8 +343,8 @@ def draw_plane(axes: Axes, facts: Facts, d: float) -> PathCollection:
     ),
 )
 def question_types(axes: Axes, run: FigureData) -> None:
-    """The share of the most robust among the facts of a type at either end (most or least robust), with its 95 %
-    interval.
+    """By question type: of the facts at either end of the ranking by robustness, the share at the robust end, with 95 %
+    intervals.
     """
     table = run.tables["frs_types"]
     questions = dict(zip(table["type"].to_pylist(), table["questions"].to_pylist(), strict=True))

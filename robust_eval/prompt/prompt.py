@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from robust_eval.error import UserError
-from robust_eval.normalization import normal_form
+from robust_eval.normalization import normalised_form
 from robust_eval.prompt.arrangement import FORMS, GIVEN, LINES, OPTIONS, Arrangement, Form
 from robust_eval.prompt.templates import FEW_SHOT, REWRITING, SUPPORT, ZERO_SHOT, Templates, read_templates
 from robust_eval.question import LETTERS, Question
@@ -134,7 +134,7 @@ def _text(question: Question) -> str:
 
 
 def refuse_exemplars(questions: Sequence[Question], prompts: str = FEW_SHOT, kind: str | None = None) -> None:
-    """Raise UserError if a question, a rewrite or a context equals that of a prompt's exemplar, in normal form.
+    """Raise UserError if a question, a rewrite or a context equals that of a prompt's exemplar, in normalised form.
 
     ``kind`` names the template, if it is not that of the question's scenario.
     """
@@ -146,19 +146,19 @@ def refuse_exemplars(questions: Sequence[Question], prompts: str = FEW_SHOT, kin
     for question in questions:
         texts, contexts = exemplars_of[kind or question.scenario]
         for wording in (question.text, *question.rewrites):
-            if normal_form(wording) in texts:
+            if normalised_form(wording) in texts:
                 raise UserError(f"question {question.id}, {wording!r}, is an exemplar of the prompt; {remedy}")
-        if question.context and contexts and normal_form(question.context) in contexts:
+        if question.context and contexts and normalised_form(question.context) in contexts:
             raise UserError(
                 f"question {question.id}, {question.text!r}, has the context of an exemplar of the prompt; {remedy}"
             )
 
 
 def _exemplars(templates: Templates, kind: str) -> tuple[set[str], set[str]]:
-    """Return normal forms of the questions and of the contexts of the prompt's exemplars."""
+    """Return normalised forms of the questions and of the contexts of the prompt's exemplars."""
     exemplars = templates.of(kind).exemplars
-    questions = {normal_form(str(exemplar["question"])) for exemplar in exemplars}
-    return questions, {normal_form(str(exemplar["context"])) for exemplar in exemplars if "context" in exemplar}
+    questions = {normalised_form(str(exemplar["question"])) for exemplar in exemplars}
+    return questions, {normalised_form(str(exemplar["context"])) for exemplar in exemplars if "context" in exemplar}
 
 
 def _filled(template: str, fields: Mapping[str, Any], form: Form | None = None) -> str:

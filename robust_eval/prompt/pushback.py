@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from robust_eval.normalization import normal_form
+from robust_eval.normalization import normalised_form
 from robust_eval.prompt.templates import KIND, fields_of
 from robust_eval.question import LETTERS, Question, seeded_rank
 
@@ -98,11 +98,11 @@ class PushbackWriter:
                 shown_choice(question, index) for index in range(len(question.choices)) if index != question.correct
             )
             return self._draw(question, (choice for choice in wrong if choice != first_answer))
-        barred = [normal_form(text) for text in (*question.answers, first_answer or "") if text]
+        barred = [normalised_form(text) for text in (*question.answers, first_answer or "") if text]
         kind = _kind(question, next(iter(question.answers), ""))
         pools = sorted(self._pools.items(), key=lambda entry: (entry[0] != kind, entry[0][1] != kind[1]))
         for pool in (question.incorrect, *(pool for _, pool in pools)):
-            forms = ((text, normal_form(text)) for text in pool)
+            forms = ((text, normalised_form(text)) for text in pool)
             other = (text for text, form in forms if not any(form in each or each in form for each in barred))
             if (alternative := self._draw(question, other)) is not None:
                 return alternative

@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
-from robust_eval.normalization import has_words, normal_form
+from robust_eval.normalization import has_words, normalised_form
 from robust_eval.question import LETTERS
 from robust_eval.reader.base import NO_LETTER, Reading
 from robust_eval.reader.clauses import is_denial, sentences, without_denials
@@ -152,7 +152,7 @@ def chosen(reply: str, choices: Sequence[str]) -> Reading:
     whole = with_marks(text)
     affirmed = without_denials(whole)
     reading = _read(affirmed, choices)
-    if not reading.answer and any(is_denial(normal_form(choice)) for choice in choices):
+    if not reading.answer and any(is_denial(normalised_form(choice)) for choice in choices):
         statements = _stated_texts(whole, choices)
         reading = _decided(whole, statements, choices, "explicit text") if statements else _by_text(whole, choices)
     names_letter = MARKS.search(whole) is not None or _ARTICLE_OR_LETTER.search(whole) is not None
@@ -376,10 +376,12 @@ def _by_text(text: str, choices: Sequence[str]) -> Reading:
         for form in (_IT_IS.sub("", part), _FIRST_CLAUSE.split(part, maxsplit=1)[0], _LAST_CLAUSE.split(part)[-1]):
             if letter := _letter_of_text(form, choices):
                 return Reading(letter, TEXT)
-    form = normal_form(text)
-    letters = [letter for letter, choice in zip(LETTERS, choices, strict=False) if has_words(form, normal_form(choice))]
+    form = normalised_form(text)
+    letters = [
+        letter for letter, choice in zip(LETTERS, choices, strict=False) if has_words(form, normalised_form(choice))
+    ]
     denies = _DENIAL.search(text) and not any(
-        is_denial(normal_form(choices[LETTERS.index(letter)])) for letter in letters
+        is_denial(normalised_form(choices[LETTERS.index(letter)])) for letter in letters
     )
     if len(letters) == 1 and not denies and not _HEDGE.search(text) and len(parts_of_text) == 1:
         return Reading(letters[0], TEXT)
@@ -388,11 +390,11 @@ def _by_text(text: str, choices: Sequence[str]) -> Reading:
 
 def _letter_of_start(answer: str, choices: Sequence[str]) -> str | None:
     """Return the letter of the choice whose text an answer begins with, the longest where several do."""
-    answer_form = f"{normal_form(answer)} "
+    answer_form = f"{normalised_form(answer)} "
     lengths_and_letters = [
         (len(form), letter)
         for letter, choice in zip(LETTERS, choices, strict=False)
-        if answer_form.startswith(f"{(form := normal_form(choice))} ")
+        if answer_form.startswith(f"{(form := normalised_form(choice))} ")
     ]
     return max(lengths_and_letters)[1] if lengths_and_letters else None
 
@@ -424,11 +426,11 @@ def _names_another(text: str, letter: str, choices: Sequence[str]) -> bool:
     text_behind = re.match(rf"[{MARK}{SMALL_MARK}]\s*[)\].:]+\s*([^\n]+)", text)
     if text_behind is None:
         return False
-    form_behind = f"{normal_form(unmarked(text_behind[1]))} "
+    form_behind = f"{normalised_form(unmarked(text_behind[1]))} "
     letters = [
         other
         for other, choice in zip(LETTERS, choices, strict=False)
-        if form_behind.startswith(f"{normal_form(choice)} ")
+        if form_behind.startswith(f"{normalised_form(choice)} ")
     ]
     return bool(letters) and letter not in letters
 
@@ -445,7 +447,7 @@ def _labelled(text: str, choices: Sequence[str]) -> bool:
 
 def _letter_of_text(text: str, choices: Sequence[str]) -> str | None:
     """Return the letter of the one choice whose text this is; None where there is none, or several."""
-    for form in (_verbatim, _folded, normal_form, lambda text: normal_form(compatible(plain(text)))):
+    for form in (_verbatim, _folded, normalised_form, lambda text: normalised_form(compatible(plain(text)))):
         normalized, texts = form(text), [form(choice) for choice in choices]
         if normalized and len(set(texts)) == len(texts) and normalized in texts:
             return LETTERS[texts.index(normalized)]

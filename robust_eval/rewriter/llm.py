@@ -20,7 +20,7 @@ import pyarrow as pa
 from robust_eval.answer import DEFAULT_TEMPERATURE, SCHEMA, rows
 from robust_eval.model.base import Request, Temperatures
 from robust_eval.model.local.sentences import Sentences
-from robust_eval.normalization import normal_form
+from robust_eval.normalization import normalised_form
 from robust_eval.prompt.prompt import refuse_exemplars, rewriting_prompt
 from robust_eval.prompt.templates import FEW_SHOT, REWRITING
 from robust_eval.question import Question
@@ -129,14 +129,14 @@ class Llm:
         """Return a row of MODEL_REWRITES for a listed rewrite, and add it to ``kept_texts`` if it is kept."""
         question, text = item.question, item.text
         row = {"question_id": question.id, "question": question.text, "attempt": attempt, "text": text}
-        form = normal_form(text)
+        form = normalised_form(text)
         if item.cut:
             return row | {"fate": "cut"}
         if not form or (asks(question.text) and not asks(text)):
             return row | {"fate": "no_question"}
-        if form == normal_form(question.text):
+        if form == normalised_form(question.text):
             return row | {"fate": "echo"}
-        if form in map(normal_form, kept_texts):
+        if form in map(normalised_form, kept_texts):
             return row | {"fate": "duplicate"}
         question_vector, other = sentences.embed([question.text, text])
         cosine = float(question_vector @ other)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from robust_eval.error import UserError
 from robust_eval.model.base import Temperatures
-from robust_eval.normalization import normal_form, normalize
+from robust_eval.normalization import normalised_form, normalize
 from robust_eval.question import Question
 from robust_eval.rewriter.base import Rewritten
 from robust_eval.runtime.files import json_lines, parsed_json, text_lines
@@ -65,9 +65,9 @@ class RecordedRewrites:
 
 def distinct(question: str, rewrites: Sequence[str]) -> tuple[str, ...]:
     """Return the rewrites that, in normalised form, are not empty and differ from the question and earlier ones."""
-    first_texts = {normal_form(question): ""}
+    first_texts = {normalised_form(question): ""}
     for rewrite in rewrites:
-        first_texts.setdefault(normal_form(rewrite), rewrite)
+        first_texts.setdefault(normalised_form(rewrite), rewrite)
     return tuple(rewrite for form, rewrite in first_texts.items() if form and rewrite)
 
 

@@ -13,7 +13,7 @@ from robust_eval.answer import Answers, answer_table
 from robust_eval.error import UserError
 from robust_eval.model.base import Request
 from robust_eval.model.local.sentences import sentence_transformer
-from robust_eval.normalization import normal_form
+from robust_eval.normalization import normalised_form
 from robust_eval.prompt.prompt import rewriting_prompt
 from robust_eval.question import Question
 from robust_eval.rewriter.base import FATES, MODEL_REWRITES, Rewritten
@@ -317,9 +317,9 @@ def test_kept_rewrites_are_other_wordings_and_every_item_has_one_fate(emma, othe
     }
     result, model = played(Llm(MODEL, rewrites=most, attempts=attempts, drift=drift), *questions, **told)
     for question, (name, kept) in zip(questions, rewrites(result).items(), strict=True):
-        forms = list(map(normal_form, kept))
+        forms = list(map(normalised_form, kept))
         assert len(set(forms)) == len(forms) <= most
-        assert normal_form(question.text) not in forms
+        assert normalised_form(question.text) not in forms
         rows = [row for row in result.model_rewrites.to_pylist() if row["question_id"] == name]
         asked = sum(name in names for names in model.asked)
         items = [item for given, outcome in offered[name][:asked] if outcome == "ok" for item in given]
