@@ -109,7 +109,7 @@ SPECS: tuple[MetricSpec, ...] = (
     *(
         MetricSpec(f"agreement.guessing.{name}", label, limits=SHARE, mean=False)
         for name, label in (
-            ("accuracy", "accuracy of guessing among the choices"),
+            ("accuracy", "accuracy of the raters, if all guess"),
             ("worst", "share that every rater gets right, if all guess"),
             ("best", "share that some rater gets right, if all guess"),
             ("certainty", "normalised certainty H_η, if all guess"),

@@ -311,10 +311,10 @@ def _adversarial(result: Result) -> tuple[int, list[dict[str, Any]]]:
 
 
 def _types(result: Result) -> dict[str, Any] | None:
-    """Return the data on question types for the page; None without an FRS."""
-    if "frs_types" not in result.tables:
+    """Return the data on question types for the page; None without FRS of at least two facts."""
+    shares = result.tables.get("frs_types")
+    if shares is None or not cut_size(shares):
         return None
-    shares = result.tables["frs_types"]
     return {
         "rows": shares.to_pylist() if any(shares["type"].to_pylist()) else [],
         "taken": cut_size(shares),

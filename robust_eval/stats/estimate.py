@@ -157,13 +157,13 @@ def interval(estimate: Estimate, form: str = ".3f", n: int | None = None) -> str
 def bounds(low: float, high: float, form: str = ".3f") -> str:
     """Format an estimate's bounds, with more digits until they differ; three decimals for a form such as g.
 
-    >>> bounds(0.25, 0.5), bounds(0.6496, 0.6502)
-    ('0.250 to 0.500', '0.6496 to 0.6502')
+    >>> bounds(0.25, 0.5), bounds(0.6496, 0.6502), bounds(0, 0)
+    ('0.250 to 0.500', '0.6496 to 0.6502', '0.000 to 0.000')
     """
     form = ".3f" if form.endswith("g") else form
     start, kind = form[:-2], form[-1]
     for digits in range(int(form[-2]), 10):
         words = [number(bound, f"{start}{digits}{kind}") for bound in (low, high)]
-        if words[0] != words[1]:
+        if low == high or words[0] != words[1]:
             break
     return " to ".join(words)

@@ -266,8 +266,8 @@ def calibration_errors(probability: ArrayLike, correct: ArrayLike, groups: Array
     the other, averaged over all halves: d (2 Φ(d / σ) − 1) − 2 σ φ(d / σ), with d the deviation of the bin and
     σ² = Σ p (1 − p) / n². It is 0 on average for a calibrated forecaster, and may be negative; for large deviations it
     is the plug-in error, in between it is too small. The bootstrap's correction leaves more than half of the bias that
-    the plug-in error has for a calibrated forecaster. The interval begins below the corrected error and ends above the
-    plug-in error, by Student's quantile times the standard error each.
+    the plug-in error has for a calibrated forecaster. The interval begins below the corrected error (not below 0,
+    unless that is) and ends above the plug-in error, by Student's quantile times the standard error each.
 
     References
     ----------
@@ -300,7 +300,7 @@ def calibration_errors(probability: ArrayLike, correct: ArrayLike, groups: Array
     bounds = (math.nan, math.nan)
     if units > 1 and error > ROUNDING:
         half = student_quantile(0.95, units - 1) * error
-        bounds = max(corrected - half, 0.0), min(plug_in + half, 1.0)
+        bounds = min(max(corrected - half, 0.0), corrected), min(plug_in + half, 1.0)
     return CalibrationError(plug_in, Estimate(corrected, *bounds))
 
 

@@ -435,7 +435,7 @@ def enumerate_choices(
             logprobs = tempered_logprobs(
                 logits, np.array([row]), np.array([token]), log_total, temperatures, generation
             )
-            answers.append(EnumeratedAnswers(index == correct, share, (int(token),), "length", logprobs))
+            answers.append(EnumeratedAnswers(index == correct, share, (int(token),), "closed", logprobs))
         accuracy = shares[correct] if correct is not None else np.full(len(temperatures), np.nan)
         exact = np.zeros(len(temperatures))
         curve = Curve(np.array(temperatures), accuracy, exact, accuracy, accuracy)

@@ -430,7 +430,7 @@ def _choice_rows(request: Request, shares: ChoiceShares, likely: Floats, points:
                     trial,
                     token.text.decode("utf-8", "replace").split("\n", 1)[0].strip() if token else "",
                     weight,
-                    finish_reason="length",
+                    finish_reason="closed",
                     token_logprobs=[token.logprob] if token else None,
                     sampling_logprobs=[math.log(weight)] if token else None,
                     answer_tokens=1 if token else None,
