@@ -57,6 +57,7 @@ from robust_eval.stats.corrected_breaks import (
     corrected_breaks,
     label_counts,
 )
+from robust_eval.stats.correction import MIN_LABELS
 from robust_eval.stats.correlation import kendall, pearson
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.frs import MAX_TOTAL, breaking_temperature, factual_robustness_score, top_entropy
@@ -75,7 +76,9 @@ CORRECTED = tuple(
 )
 """Specs of the FRS metrics, corrected by labels."""
 NO_LOGPROBS = "the greedy answers have no log-probabilities"
-INSUFFICIENT_LABELS = "labels of right and of wrong answers are needed, and verdicts that distinguish them"
+INSUFFICIENT_LABELS = (
+    f"at least {MIN_LABELS} labels are needed, of right and of wrong answers, and verdicts that distinguish them"
+)
 
 
 class Breaks(NamedTuple):
@@ -252,8 +255,8 @@ class FactualRobustness(Metric):
         graded = measured.graded
         correction.add_curve("accuracy_corrected", ACCURACY.name, corrected_shares(questions, graded))
         entropy = self.initial_entropy(ids, measured.baseline)
-        estimates = self._corrected_breaks(questions, measured, entropy, seed)
         labels = int(np.count_nonzero(~np.isnan(graded[HUMAN_LABEL].to_numpy())))
+        estimates = self._corrected_breaks(questions, measured, entropy, seed) if labels >= MIN_LABELS else {}
         correction.values = {f"frs.corrected.{name}": corrected for name, corrected in estimates.items()}
         correction.of |= {f"frs.corrected.{name}": f"frs.{name}" for name in estimates}
         correction.labels |= dict.fromkeys(correction.values, labels)

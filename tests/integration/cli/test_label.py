@@ -100,6 +100,7 @@ def test_labels_are_typed_saved_continued_and_correct_the_figures(run: Path, lab
     assert printed.count("[2 of ") == 3  # after x, which says nothing, and when it was said anew
     labels = pq.read_table(run / "labels.parquet").to_pandas()
     assert labels["label"].tolist() == ["right", "wrong"]
+    assert "Not corrected: frs.d1" in " ".join(printed.split())  # two labels are too few
 
     label(run, "--sample", 30, "--labeller", "ann", typed="r\n" * 40)
     assert len(pq.read_table(run / "labels.parquet")) == 30
