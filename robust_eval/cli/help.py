@@ -181,8 +181,12 @@ def _print(lines: Sequence[str]) -> None:
     """Print the help's paragraphs, wrapped unless they are indented."""
     console = Console()
     for line in lines:
-        folded = [line] if line.startswith(" ") else wrap(line, console.width, break_on_hyphens=False)
-        console.print("\n".join(folded))
+        folded = (
+            [line]
+            if line.startswith(" ")
+            else wrap(line, console.width, break_long_words=False, break_on_hyphens=False)
+        )
+        console.print("\n".join(folded), soft_wrap=True)
 
 
 def _print_columns(rows: Iterable[tuple[str, str]]) -> None:

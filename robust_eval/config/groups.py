@@ -62,12 +62,20 @@ def option_text(group: str, option: str) -> str:
 
 
 def description(group: str, option: str) -> list[str]:
-    """Return the opening comments of an option's file; for a registered class, the first paragraph of its docstring."""
+    """Return the opening comments of an option's file, a paragraph or an indented line each; for a registered class,
+    the first paragraph of its docstring.
+    """
     if cls := REGISTRY.get(group, {}).get(option):
         docstring = inspect.getdoc(cls) or ""
-        return [] if docstring.startswith(f"{cls.__name__}(") else docstring.split("\n\n")[0].splitlines()
+        return [] if docstring.startswith(f"{cls.__name__}(") else [" ".join(docstring.split("\n\n")[0].split())]
     comments = takewhile(lambda line: line.startswith("#"), option_text(group, option).splitlines())
-    return [line.removeprefix("#").removeprefix(" ") for line in comments if not line.startswith("# @package")]
+    lines: list[str] = []
+    for line in (comment.removeprefix("#").removeprefix(" ") for comment in comments):
+        if lines and lines[-1][:1].strip() and line[:1].strip():
+            lines[-1] += f" {line}"
+        elif not line.startswith("@package"):
+            lines.append(line)
+    return lines
 
 
 def first_sentence(lines: list[str]) -> str:
