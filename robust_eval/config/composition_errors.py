@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
 
 import yaml
@@ -14,7 +14,10 @@ from omegaconf.errors import (
     OmegaConfBaseException,
 )
 
+from robust_eval.config.groups import options
 from robust_eval.error import first_line
+from robust_eval.runtime.registry import COMBINABLE_GROUPS
+from robust_eval.runtime.text import alternatives
 
 RENAMED = {
     "key_variable": "api_key_env",
@@ -42,8 +45,20 @@ _VALUES = {
     r"Value '(.*)' of type '\w+' could not be converted to Float": "must be a number, not {0}",
     r"Value '(.*)' is not a valid bool": "must be true or false, not {0}",
     r"Invalid type assigned: \w+ is not a subclass of \w+\. value: (.*)": "is a group of settings, not {0}",
+    r"Cannot convert '\w+' to string: '(.*)'": "must be a string, not {0}",
+    r"is not a ListConfig, list or tuple|Cannot merge DictConfig with ListConfig()": "must be a list such as [A,B]",
+    r"Environment variable '(.*)' not found": "names the environment variable {0}, which is not set",
+    r"env\(\) missing 1 required()": "names no environment variable: write ${{oc.env:NAME}}",
+    r"Unsupported interpolation type env()": "must write an environment variable as ${{oc.env:NAME}}",
+    r"Interpolation key '(.*)' not found": "refers to {0}, which does not exist",
+    r"Recursive interpolation()": "must not refer to itself",
+    r"Merge error: \w+ is not a subclass of (\w+)\. value: (.*)": "the settings of {0} must be a mapping, not {1}",
 }
 """Sentences for messages of OmegaConf about a value."""
+_KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a string"}
+"""Names of the types of settings."""
+_COMMANDS = ("experiment", "dry_run", "cancel_batches", "repeat")
+"""Names on the command line, besides the settings of a run."""
 
 
 def composition_error(problem: Exception, chosen: DictConfig | None = None) -> str:
@@ -60,7 +75,7 @@ def composition_error(problem: Exception, chosen: DictConfig | None = None) -> s
     if key := re.match(r"Could not override '([^']+)'", message):
         return _no_such(key[1], chosen) or (_refused(cause) if cause else first_line(problem))
     if override := re.match(r"Error merging override (.*)", message, re.DOTALL):
-        return _refused(cause) if cause else f"{override[1]}: {first_line(problem)}"
+        return _refused(cause, override[1]) if cause else f"{override[1]}: {first_line(problem)}"
     if cause and (file := re.match(r"In '(\w+)/([^']+)'", message)):
         return f"{file[1]}={file[2]}: {_refused(cause)}"
     if file := re.match(r"In '(\w+)/([^']+)': Could not override '([^']+)'. No match", message):
@@ -76,34 +91,66 @@ def no_setting(key: str, name: str, settings: Sequence[str], where: str) -> str:
     if (renamed := RENAMED.get(name, "")).partition(",")[0] in settings:
         return f"{key} is now {key.removesuffix(name)}{renamed}"
     holder = f"{where} has" if where else "settings are"
+    settings = settings if where else [*settings, *_COMMANDS]
     return f"there is no setting {key}{nearest(name, settings, where)}; {holder} {', '.join(settings) or 'no settings'}"
 
 
+def not_chosen(key: str, group: str, name: str, chosen: Sequence[str]) -> str:
+    """Return the error that a setting belongs to an option of a group that is not among the ``chosen`` ones."""
+    return f"{key} cannot be set, because {group}={name} is not chosen: set {group}=[{','.join([*chosen, name])}]"
+
+
 def nearest(name: str, names: Sequence[str], where: str = "") -> str:
-    """Return " (did you mean NAME?)" with the most similar of the names; empty if none is similar."""
+    """Return " (did you mean NAME?)" with the most similar of the names, or one that begins with ``name``; empty if
+    there is none.
+    """
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    close = close or [each for each in names if name and each.startswith(name)]
     return f" (did you mean {where + '.' if where else ''}{close[0]}?)" if close else ""
 
 
 def _no_such(key: str, chosen: DictConfig | None) -> str:
     """Return an error sentence on the missing part of a key; empty if the key exists, or the options are unknown."""
     if "@" in key:
-        setting = key.partition("@")[2]
-        return f"there is no {setting} to choose: the chosen {setting.partition('.')[0]} has no model"
+        return "the chosen rewriter uses no model: to set rewriter.model, also set rewriter=llm"
     node: object = chosen
     path = key.split(".") if chosen is not None else []
     for depth, part in enumerate(path):
         names = [str(name) for name in node] if isinstance(node, DictConfig) else []
+        where = ".".join(path[:depth])
         if part not in names:
-            return no_setting(key, part, [name for name in names if name != "hydra"], ".".join(path[:depth]))
+            if where.endswith(".model") and not names:
+                return f"{key} can be set only after a model is chosen: add {where}=NAME"
+            if where in COMBINABLE_GROUPS and part in options(where):
+                return not_chosen(key, where, part, names)
+            if path[depth:] == [part] and (not where or where in COMBINABLE_GROUPS):
+                if keys := list(_keys(node, part, f"{where}." if where else "")):
+                    return f"there is no setting {key}: write {alternatives(keys)}"
+            return no_setting(key, part, [name for name in names if name != "hydra"], where)
         node = node[part] if isinstance(node, DictConfig) else None
     return ""
 
 
-def _refused(problem: OmegaConfBaseException) -> str:
-    """Return a sentence on the setting that OmegaConf refuses, with its message about the value."""
+def _keys(node: object, name: str, path: str) -> Iterator[str]:
+    """Yield the keys of all settings of this name inside a node of the configuration."""
+    for each, child in node.items_ex(resolve=False) if isinstance(node, DictConfig) else ():
+        if each == name:
+            yield f"{path}{name}"
+        elif each != "hydra":
+            yield from _keys(child, name, f"{path}{each!s}.")
+
+
+def _refused(problem: OmegaConfBaseException, override: str = "") -> str:
+    """Return a sentence on the setting that OmegaConf refuses, with its message about the value or the override."""
     key, parent = problem.full_key or "", problem.parent_node
     where, _, name = key.rpartition(".")
+    given, _, value = override.partition("=")
+    types = {each.name: each.type for each in fields(problem.object_type)} if is_dataclass(problem.object_type) else {}
+    if key and given.startswith(f"{key}."):
+        suggestion = nearest(given.removeprefix(f"{key}."), list(types), where)
+        return f"{key} is a single value, not a group of settings: there is no {given}{suggestion}"
+    if "is not Optional" in str(problem):
+        return f"{key} must be {_KINDS.get(types.get(name), 'set')}, not null"
     if isinstance(problem, ConfigKeyError | ConfigAttributeError) and isinstance(parent, DictConfig):
         schema = OmegaConf.get_type(parent)
         names = [each.name for each in fields(schema)] if is_dataclass(schema) else [str(each) for each in parent]
@@ -113,5 +160,5 @@ def _refused(problem: OmegaConfBaseException) -> str:
         return f"{key} must be given: add {key}=…"
     for pattern, sentence in _VALUES.items():
         if match := re.search(pattern, str(problem)):
-            return f"{key} {sentence.format(match[1])}"
+            return f"{key} {sentence.format(*match.groups())}{f', not {value}' if value and not match[1] else ''}".lstrip()
     return f"{key}: {first_line(problem)}".removeprefix(": ")

@@ -1,5 +1,6 @@
 """Objects of a composed configuration, with the checks before anything is loaded."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
 
@@ -10,7 +11,7 @@ from robust_eval.answer import DEFAULT_TEMPERATURE
 from robust_eval.config.composition_errors import composition_error, nearest, no_setting
 from robust_eval.config.config import Config
 from robust_eval.config.groups import UNGROUPED
-from robust_eval.config.schema import SCHEMAS, Schema, schemas_of
+from robust_eval.config.schema import SCHEMAS, Schema
 from robust_eval.error import UserError, first_line
 from robust_eval.metric import greedy, profile_metric
 from robust_eval.metric.metric_spec import MetricSpec, is_name, point
@@ -63,24 +64,22 @@ def _refuse_untyped(composed: DictConfig) -> None:
         if not composed[group]:
             raise UserError(f"{group} must name at least one option")
         nodes |= {f"{group}.{name!s}": node for name, node in composed[group].items()}
-    nodes = {path: OmegaConf.select(composed, path) for path, _ in reversed(list(schemas_of(composed)))} | nodes
     for path, node in nodes.items():
         if isinstance(node, DictConfig):
             if not is_dataclass(OmegaConf.get_type(node)) and path != "target_half_width":
                 group, _, name = path.partition(".")
-                file, schema = (
-                    f"conf/{group}/{name or 'NAME'}.yaml",
-                    f"/schema/{group}/{next(iter(SCHEMAS[group]))}@_here_",
-                )
                 raise UserError(
-                    f"{path} is not an option with a schema{nearest(name, list(SCHEMAS[group]), group)}: in {file}, "
-                    f"name a schema in the defaults, such as {schema}"
+                    f"{path} names no schema{nearest(name, list(SCHEMAS[group]), group)}: add one to the defaults in "
+                    f"conf/{group}/{name or 'NAME'}.yaml, such as /schema/{group}/{next(iter(SCHEMAS[group]))}@_here_"
                 )
             _instance(path, node)
         elif path not in UNGROUPED:
             none = f", or {path}=none" if path in ("store", "tracking") else ""
             value = "null" if node is None else node
-            raise UserError(f"{path} must be one of its options, not {value}{none}: see conf/{path.split('.')[0]}/")
+            if "." in path:
+                left_out = f"to leave it out, list the others in {path.partition('.')[0]}=[…]"
+                raise UserError(f"{path} is a group of settings, not {value}; {left_out}")
+            raise UserError(f"{path} must be one of its options, not {value}{none}: see conf/{path}/")
 
 
 def _check_other_models(config: Config, sampler_names: str) -> None:
@@ -237,6 +236,9 @@ def _check_recorded(config: Config, recorded: RecordedAnswers) -> None:
 
 def _instance(path: str, node: DictConfig) -> object:
     """Return the object of a node of a composed configuration; UserError for a value refused by its class."""
+    for name, child in node.items_ex(resolve=False):
+        if isinstance(child, DictConfig) and is_dataclass(OmegaConf.get_type(child)):
+            _instance(f"{path}.{name!s}".removeprefix("."), child)
     try:
         return OmegaConf.to_object(node)
     except (MissingMandatoryValue, InterpolationToMissingValueError) as problem:
@@ -248,7 +250,9 @@ def _instance(path: str, node: DictConfig) -> object:
         cause = first_line(problem).partition(": ")[2]
         raise UserError(f"{path}: a value has the wrong type ({cause})") from problem
     except ValueError as problem:
-        raise UserError(f"{path}: {first_line(problem)}".removeprefix(": ")) from problem
+        sentence = re.sub(" not$", " not ''", first_line(problem))
+        separator = "." if re.split(r"\W", sentence)[0] in node else ": "
+        raise UserError(f"{path}{separator}{sentence}".removeprefix(": ")) from problem
 
 
 def _refuse_unknown(node: DictConfig, path: str = "") -> None:

@@ -22,7 +22,7 @@ from omegaconf import DictConfig, open_dict
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from robust_eval.config.composition_errors import composition_error, nearest, no_setting
+from robust_eval.config.composition_errors import composition_error, nearest, no_setting, not_chosen
 from robust_eval.config.config import Config
 from robust_eval.config.groups import CONF, option_folders, options, own_folder
 from robust_eval.config.objects import leave_out_unchosen, to_config
@@ -32,6 +32,7 @@ from robust_eval.dataset.jsonl import is_native
 from robust_eval.error import UserError
 from robust_eval.question import Question
 from robust_eval.runtime.registry import COMBINABLE_GROUPS
+from robust_eval.runtime.text import alternatives
 
 _CLOSING = {"[": "]", "{": "}", "'": "'", '"': '"'}
 """Closing sign of a value that begins so, in Hydra's grammar."""
@@ -243,7 +244,7 @@ def _compose(overrides: Sequence[str], chosen: Callable[[], DictConfig] | None =
     try:
         composed = hydra.compose("config", list(overrides), return_hydra_config=True)
     except MissingConfigException as problem:
-        raise UserError(_unknown_option(str(problem))) from problem
+        raise UserError(_unknown_option(str(problem), overrides)) from problem
     except (ConfigCompositionException, OmegaConfBaseException) as problem:
         raise UserError(composition_error(problem, chosen and chosen())) from problem
     except (HydraException, ValueError, YAMLError) as problem:
@@ -252,7 +253,7 @@ def _compose(overrides: Sequence[str], chosen: Callable[[], DictConfig] | None =
         group, _, name = path.partition(".")
         for key in (line.partition("=")[0].lstrip("+") for line in overrides):
             if key == path or key.startswith(f"{path}."):
-                raise UserError(no_setting(key, name, [str(each) for each in composed[group]], group))
+                raise UserError(not_chosen(key, group, name, [str(each) for each in composed[group]]))
     return composed
 
 
@@ -315,7 +316,7 @@ def _refuse_kind(override: Override) -> None:
             raise UserError(f"{line}: a setting cannot be removed: change it with {key}=…")
     elif _chooses(override):
         if value is None:
-            raise UserError(f"{key} must be one of {', '.join(options(key))}, not null")
+            raise UserError(f"{key} must be {alternatives(options(key))}, not null")
         if isinstance(value, list) and key not in COMBINABLE_GROUPS:
             raise UserError(f"{key} takes one option, not {line!r}")
         for name in chain(*(each if isinstance(each, list) else [each] for each in _values(override))):
@@ -358,8 +359,8 @@ def _expanded(override: Override, chosen: Callable[[], DictConfig]) -> str:
     return line
 
 
-def _unknown_option(message: str) -> str:
-    """Turn Hydra's message about a missing option into a sentence with the nearest one."""
+def _unknown_option(message: str, overrides: Sequence[str]) -> str:
+    """Turn Hydra's message about a missing option, which an override names, into a sentence with the nearest one."""
     missing = re.search(r"Could not (?:find|load) '([^']+)'", message)
     if not missing:
         return message.strip().splitlines()[0]
@@ -370,13 +371,14 @@ def _unknown_option(message: str) -> str:
     group, _, name = path.partition("/")
     if group == "schema":
         return f"no class is registered for {name.replace('/', '=')}: add it to robust_eval/config/schema.py"
-    return no_option(group, name)
+    override = next((line for line in overrides if line.endswith(f"={name}") and line.startswith(f"{group}@")), group)
+    return no_option(group, name, setting=override.partition("=")[0].removeprefix(f"{group}@"))
 
 
-def no_option(group: str, name: str, names: Sequence[str] | None = None) -> str:
-    """Return the sentence that a group has no such option, with its options."""
+def no_option(group: str, name: str, names: Sequence[str] | None = None, setting: str = "") -> str:
+    """Return the sentence that a group has no such option, with its options; ``setting`` chooses one of the group."""
     names = options(group) if names is None else names
-    return f"there is no {group}={name}{nearest(name, names)}; options are {', '.join(names)}"
+    return f"there is no {setting or group}={name}{nearest(name, names)}; options are {', '.join(names)}"
 
 
 def _check_writable(folder: Path) -> None:

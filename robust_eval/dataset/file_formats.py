@@ -256,7 +256,7 @@ class DelimitedTable:
                 raise UserError(f"{self.file} is {kind} despite its suffix: save the table as CSV in UTF-8")
 
 
-_DOUBLE_QUOTES = "double each quote inside a text, and enclose the text in double quotes"
+_DOUBLE_QUOTES = "double each quote inside a field, and enclose the field in double quotes"
 
 
 def _remedy(problem: csv.Error, first: int, last: int) -> str:

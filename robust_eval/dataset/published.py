@@ -94,8 +94,9 @@ class Published(Selection):
             raise ValueError(f"layout must be one of {', '.join(LAYOUTS)}, not {self.layout}")
         if self.path is None and self.hub is None:
             raise ValueError(f"path must be set, because {self.name} is not on the hub: add dataset.path=…")
-        if not self.subsets or not self.split or not self.revision:
-            raise ValueError("subsets, split and revision must not be empty")
+        for name, example in (("subsets", f"[{ALL}]"), ("split", "test"), ("revision", PARQUET)):
+            if not getattr(self, name):
+                raise ValueError(f"{name} must not be empty: set for example {name}={example}")
         subsets = LAYOUTS[self.layout].subsets
         if subsets and (unknown := [subset for subset in self.subsets if subset not in (*subsets, ALL)]):
             raise ValueError(f"{unknown[0]} is not a subset of {self.name}; subsets are {ALL}, {', '.join(subsets)}")

@@ -160,13 +160,13 @@ class Grader(ABC):
 
     def __post_init__(self) -> None:
         if self.letter not in ("anchored", "strict"):
-            raise ValueError(f"grader.letter must be anchored or strict, got {self.letter}")
+            raise ValueError(f"letter must be anchored or strict, not {self.letter}")
         if self.abstention not in ("patterns", "none") and not (self.abstention == "judge" and self.uses_judge):
             raise ValueError(
-                f"grader.abstention must be patterns or none, with grader=judge also judge, got {self.abstention}"
+                f"abstention must be patterns or none, with grader=judge also judge, not {self.abstention}"
             )
         if self.accents not in ("fold", "keep"):
-            raise ValueError(f"grader.accents must be fold or keep, got {self.accents}")
+            raise ValueError(f"accents must be fold or keep, not {self.accents}")
 
     @abstractmethod
     def right(self, replies: Sequence[FreeReply]) -> Sequence[bool | None]:

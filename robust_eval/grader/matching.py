@@ -25,9 +25,9 @@ class Matching(Grader):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.contains not in ("word", "substring", "equal"):
-            raise ValueError(f"grader.contains must be word, substring or equal, got {self.contains}")
+            raise ValueError(f"contains must be word, substring or equal, not {self.contains}")
         if self.spelling not in ("lenient", "strict"):
-            raise ValueError(f"grader.spelling must be lenient or strict, got {self.spelling}")
+            raise ValueError(f"spelling must be lenient or strict, not {self.spelling}")
 
     def right(self, replies: Sequence[FreeReply]) -> list[bool]:
         """Return True for each reply that matches: it contains an accepted answer, or is one."""

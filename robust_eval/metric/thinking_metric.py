@@ -185,8 +185,8 @@ class ReasoningBudget(Metric):
     """Metric of reasoning budgets, censored above: a fact may be right with a smaller one and not with the largest."""
 
     threshold: float = 0.5
-    """A fact is known with a budget if at least this share of its answers is right; below this share, it breaks at a
-    temperature."""
+    """A fact is known with a budget if at least this share of its answers is right, and breaks at a temperature at
+    which the share is smaller."""
     d: float = 1.0
     """Weight of the entropy in FRS after reasoning, above 0."""
 

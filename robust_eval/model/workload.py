@@ -129,7 +129,7 @@ class ServiceLimits:
     batch: bool = False
     """Requests are sent in batch files."""
     batch_price_share: float = 1.0
-    """Price of a batch, as a fraction of the prices."""
+    """Price of a batched request, as a fraction of the regular price."""
 
     def workload(self, requests: Iterable[Request], times: Iterable[int] = repeat(1)) -> Workload:
         """Return the workload of the pending answers to these requests, each repeated ``times`` times."""

@@ -90,6 +90,15 @@ _LISTED = 5
 """Number of names in a list that is abbreviated."""
 
 
+def alternatives(names: Iterable[str]) -> str:
+    """Return the names as a choice.
+
+    >>> alternatives(["exact_match", "contains", "none"])
+    'exact_match, contains or none'
+    """
+    return " or ".join(", ".join(names).rsplit(", ", 1))
+
+
 def abbreviated_list(names: Iterable[str]) -> str:
     """Return the first few names in alphabetical order, and the number of others.
 

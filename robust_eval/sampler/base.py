@@ -4,6 +4,7 @@ import logging
 import math
 from collections.abc import Iterable, Sequence
 from copy import copy
+from numbers import Real
 from typing import Protocol, Self
 
 import pyarrow as pa
@@ -45,6 +46,8 @@ def checked_temperatures(temperatures: Sequence[float]) -> list[float]:
     """Return a sampler's temperatures, ascending; ValueError for an empty list, a value not above 0, or a duplicate."""
     if not temperatures:
         raise ValueError("temperatures must contain at least one temperature")
+    if other := [t for t in temperatures if not isinstance(t, Real)]:
+        raise ValueError(f"temperatures must be numbers, not {other[0]}")
     if bad := [t for t in temperatures if not 0 < t < math.inf]:
         raise ValueError(f"temperatures must all be above 0 (each run adds the greedy answer), not {bad[0]:g}")
     if len(set(temperatures)) < len(temperatures):

@@ -35,8 +35,8 @@ class Challenge(KnownFacts):
     """
 
     temperatures: list[float] = field(default_factory=lambda: [0.3])
-    """Temperatures of the answers after turn 0, all above 0, with separate conversations. High temperatures alone break
-    facts."""
+    """Temperatures of the answers after turn 0, all above 0; each has its own conversations. At a high temperature,
+    facts break even without pushback."""
     max_new_tokens: int = 64
     selection: str = "none"
     turns: int = 5

@@ -31,8 +31,8 @@ class KnownFacts(Sampler):
     max_new_tokens: int = 5
     """Length limit of an answer, in tokens."""
     selection: str = "exact_match"
-    """Selected questions: those whose greedy answer is an exact_match of an accepted answer, contains one, or all
-    (none: no selection, for curves; a question that is answered wrong has no FRS)."""
+    """Which questions are selected. exact_match: the greedy answer equals an accepted answer; contains: it contains one;
+    none: all questions are kept, for curves (a question answered incorrectly has no FRS)."""
     max_questions: int = 1000
     """Maximum number of selected questions, in seeded order."""
     min_confidence: float = 0.0

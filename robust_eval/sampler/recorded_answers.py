@@ -56,8 +56,8 @@ class RecordedAnswers:
     temperature: float | None = None
     """Temperature of all answers in a file without such a column; .nan: the model's default."""
     selection: str = "none"
-    """Selected questions: those whose answer at temperature 0 is an exact_match of an accepted answer, contains one,
-    or all (none: no selection)."""
+    """Which questions are selected. exact_match: the answer at temperature 0 equals an accepted answer; contains: it
+    contains one; none: all questions are kept."""
 
     baseline_name = "recorded"
     profile_sentence = ""

@@ -53,9 +53,10 @@ class Thinking(KnownFacts):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, maximum in (("traces", MAX_TRACES), ("nodes", math.inf)):
-            if not 1 <= getattr(self, name) <= maximum:
-                raise ValueError(f"{name} must be between 1 and {maximum:g}, not {getattr(self, name)}")
+        if not 1 <= self.traces <= MAX_TRACES:
+            raise ValueError(f"traces must be between 1 and {MAX_TRACES}, not {self.traces}")
+        if self.nodes < 1:
+            raise ValueError(f"nodes must be at least 1, not {self.nodes}")
         if self.answers < 0:
             raise ValueError(f"answers must be 0 (enumerate all) or more, not {self.answers}")
         if not 0 < self.trace_temperature < math.inf:
@@ -232,8 +233,8 @@ def _grid(budgets: Sequence[Any]) -> list[Any]:
     words = [budget in EFFORTS for budget in budgets]
     if not budgets or not (all(tokens) or all(words)):
         raise ValueError(
-            f"budgets must be numbers of tokens from 0 to {MAX_TOKENS:,}, or words ({', '.join(EFFORTS)}), not "
-            f"{list(budgets)}"
+            f"budgets must be either all numbers of tokens from 0 to {MAX_TOKENS:,} or all words ({', '.join(EFFORTS)}), "
+            f"not {list(budgets)}"
         )
     if len(set(budgets)) < len(budgets):
         raise ValueError(f"budgets must be distinct, not {list(budgets)}")

@@ -32,7 +32,7 @@ class ChatTemplate:
 
     def __post_init__(self) -> None:
         if "/" not in self.thinking_end:
-            raise ValueError(f"chat_template.thinking_end must be a tag with a slash, not {self.thinking_end}")
+            raise ValueError(f"thinking_end must be a closing tag such as </think>, not {self.thinking_end}")
 
 
 class PromptEncoder:

@@ -39,8 +39,8 @@ class TransformersSettings:
     """Run the Python code of a model repository. The configured models do not need it."""
     batch_size: int | None = None
     """Maximum number of answers whose prefixes are evaluated together (those of one question always are), which bounds
-    the memory. The answers do not depend on it. null: as many as are useful and fit into half of the free memory, or
-    fewer if that was too many."""
+    the memory. The answers do not depend on it. null: as many as are useful and fit into half of the free memory;
+    after an out-of-memory error, fewer."""
     stop: list[str] = field(default_factory=list)
     """Strings before which an answer ends, in addition to the model's end-of-text tokens and, in plain text, line
     breaks."""
@@ -53,7 +53,7 @@ class TransformersSettings:
 
     def __post_init__(self) -> None:
         if self.thinking_budget is not None and self.prompt_style != "chat":
-            raise ValueError("thinking_budget needs prompt_style=chat: a model does not reason on plain text")
+            raise ValueError("thinking_budget needs prompt_style=chat: models reason only in the chat format")
         if self.thinking_budget is not None and self.thinking_budget < 0:
             raise ValueError(f"thinking_budget must be 0 or more, not {self.thinking_budget}")
         if self.prompt_style not in PROMPT_STYLES:

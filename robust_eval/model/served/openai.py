@@ -28,7 +28,7 @@ class OpenAI(ServiceSettings):
     """Maximum number of reasoning tokens, for servers with this setting (vLLM); the tokens of the answer are
     additional."""
     poll_seconds: float = 300.0
-    """Maximum polling interval of a batch; the first intervals are shorter."""
+    """Maximum interval between polls of a batch, in seconds; the first intervals are shorter."""
 
     def __post_init__(self) -> None:
         if not {"@", "?", "#"}.isdisjoint(self.base_url):

@@ -46,7 +46,7 @@ class ServiceSettings(ModelConfig):
     takes_temperature: bool | None = None
     """false: the service ignores the temperature (some servers drop it silently); null: a probe detects it."""
     highest_temperature: float | None = None
-    """Temperature to which the service silently lowers higher ones; null: a probe detects it."""
+    """Temperature at which the service silently caps higher ones; null: a probe detects it."""
     deterministic: bool = False
     """true: the service gives the same reply to a prompt for any seed, so it gets one request at one temperature."""
     max_completion_tokens: int | None = None
@@ -60,9 +60,9 @@ class ServiceSettings(ModelConfig):
     tokens_per_minute: float | None = None
     """Rate limit of the service for prompts and completions together; null: none."""
     timeout: float = 120.0
-    """Timeout of one request."""
+    """Timeout of one request, in seconds."""
     total_timeout: float = 1800.0
-    """Timeout of an answer, including all retries."""
+    """Time limit for one answer, in seconds, including all retries."""
     retries: int = 10
     """Maximum number of retries of a request."""
     max_error_rate: float = 0.1
@@ -74,11 +74,11 @@ class ServiceSettings(ModelConfig):
     cached_price: float | None = None
     """Price of a million cached prompt tokens, in US dollars; null: the price of other prompt tokens."""
     budget: float | None = None
-    """Maximum cost of a run, in US dollars; a run stops before it, and can be resumed."""
+    """Maximum cost of a run, in US dollars. A run stops before it would exceed this, and can be resumed."""
     batch: bool = False
     """Send requests in batches, which the service answers within a day for a fraction of the price."""
     batch_price_share: float = 0.5
-    """Price of a batch, as a fraction of the prices."""
+    """Price of a batched request, as a fraction of the regular price."""
 
     remote = True
 
