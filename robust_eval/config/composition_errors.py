@@ -4,6 +4,7 @@ import difflib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
+from typing import Any
 
 import yaml
 from omegaconf import DictConfig, OmegaConf
@@ -49,13 +50,13 @@ _VALUES = {
     r"is not a ListConfig, list or tuple|Cannot merge DictConfig with ListConfig()": "must be a list such as [A,B]",
     r"Environment variable '(.*)' not found": "names the environment variable {0}, which is not set",
     r"env\(\) missing 1 required()": "names no environment variable: write ${{oc.env:NAME}}",
-    r"Unsupported interpolation type env()": "must write an environment variable as ${{oc.env:NAME}}",
+    r"Unsupported interpolation type env()": "must name an environment variable as ${{oc.env:NAME}}",
     r"Interpolation key '(.*)' not found": "refers to {0}, which does not exist",
     r"Recursive interpolation()": "must not refer to itself",
     r"Merge error: \w+ is not a subclass of (\w+)\. value: (.*)": "the settings of {0} must be a mapping, not {1}",
 }
 """Sentences for messages of OmegaConf about a value."""
-_KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a string"}
+_KINDS: dict[Any, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "a string"}
 """Names of the types of settings."""
 _COMMANDS = ("experiment", "dry_run", "cancel_batches", "repeat")
 """Names on the command line, besides the settings of a run."""
@@ -123,9 +124,9 @@ def _no_such(key: str, chosen: DictConfig | None) -> str:
                 return f"{key} can be set only after a model is chosen: add {where}=NAME"
             if where in COMBINABLE_GROUPS and part in options(where):
                 return not_chosen(key, where, part, names)
-            if path[depth:] == [part] and (not where or where in COMBINABLE_GROUPS):
-                if keys := list(_keys(node, part, f"{where}." if where else "")):
-                    return f"there is no setting {key}: write {alternatives(keys)}"
+            one_deep = path[depth:] == [part] and (not where or where in COMBINABLE_GROUPS)
+            if one_deep and (keys := list(_keys(node, part, f"{where}." if where else ""))):
+                return f"there is no setting {key}: write {alternatives(keys)}"
             return no_setting(key, part, [name for name in names if name != "hydra"], where)
         node = node[part] if isinstance(node, DictConfig) else None
     return ""
@@ -144,11 +145,11 @@ def _refused(problem: OmegaConfBaseException, override: str = "") -> str:
     """Return a sentence on the setting that OmegaConf refuses, with its message about the value or the override."""
     key, parent = problem.full_key or "", problem.parent_node
     where, _, name = key.rpartition(".")
-    given, _, value = override.partition("=")
+    changed, _, value = override.partition("=")
     types = {each.name: each.type for each in fields(problem.object_type)} if is_dataclass(problem.object_type) else {}
-    if key and given.startswith(f"{key}."):
-        suggestion = nearest(given.removeprefix(f"{key}."), list(types), where)
-        return f"{key} is a single value, not a group of settings: there is no {given}{suggestion}"
+    if key and changed.startswith(f"{key}."):
+        suggestion = nearest(changed.removeprefix(f"{key}."), list(types), where)
+        return f"{key} is a single value, not a group of settings: there is no {changed}{suggestion}"
     if "is not Optional" in str(problem):
         return f"{key} must be {_KINDS.get(types.get(name), 'set')}, not null"
     if isinstance(problem, ConfigKeyError | ConfigAttributeError) and isinstance(parent, DictConfig):
@@ -160,5 +161,6 @@ def _refused(problem: OmegaConfBaseException, override: str = "") -> str:
         return f"{key} must be given: add {key}=…"
     for pattern, sentence in _VALUES.items():
         if match := re.search(pattern, str(problem)):
-            return f"{key} {sentence.format(*match.groups())}{f', not {value}' if value and not match[1] else ''}".lstrip()
+            refused = f", not {value}" if value and not match[1] else ""
+            return f"{key} {sentence.format(*match.groups())}{refused}".lstrip()
     return f"{key}: {first_line(problem)}".removeprefix(": ")

@@ -32,6 +32,8 @@ def data_files(path: Path, split: str = "") -> list[Path]:
     if not path.is_dir():
         if path.suffix.lower() not in KINDS:
             raise UserError(f"dataset.path must end in {', '.join(KINDS)}; {path} does not")
+        if not path.exists():
+            raise UserError(f"dataset.path={path}: there is no such file")
         return [path]
     folder = path / split if split and (path / split).is_dir() else path
     files = sorted(file for file in folder.iterdir() if file.suffix.lower() in KINDS)

@@ -1,5 +1,6 @@
 """Questions in a JSON Lines file: a built-in set, or a user's file in the same layout."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -37,6 +38,8 @@ class JsonLines(Selection):
         if builtin and not file.exists():
             names = ", ".join(sorted(f"{BUILTIN}{entry.name}" for entry in FOLDER.iterdir()))
             raise UserError(f"there is no built-in set {self.path}: choose {names}, or the path of a file")
+        if not file.exists():
+            raise UserError(f"dataset.path={self.path}: there is no such file")
         lines: dict[str, int] = {}
         for number, line in text_lines(file, label=f"the data file {self.path}"):
             if not line.strip():
@@ -75,24 +78,32 @@ def is_native(file: Path) -> bool:
 _EXAMPLE = '{"id": "1", "question": "…?", "answers": ["…"]}'
 
 
+def _as_json(value: Any) -> str:
+    """Return the beginning of a value in JSON."""
+    return json.dumps(value, ensure_ascii=False)[:60]
+
+
 def _question(line: str, where: str) -> Question:
     record = json_line(line, where)
     if not isinstance(record, dict):
-        raise UserError(f"{where}: a question must be a JSON object, not {type(record).__name__}")
+        raise UserError(f"{where}: a question must be a JSON object, not {_as_json(record)}")
     fields_of_question = {entry.name for entry in fields(Question)} - {"text"} | {"question"}
     if unknown := sorted(set(record) - fields_of_question):
         raise UserError(f"{where}: unknown field {unknown[0]!r}; fields are {', '.join(sorted(fields_of_question))}")
 
     def text(field: str, required: bool = False) -> str:
+        if required and field not in record:
+            raise UserError(f"{where}: {field!r} is missing")
         value = record.get(field, "")
         if not isinstance(value, str) or (required and not value.strip()):
-            raise UserError(f"{where}: {field!r} must be a {'non-empty ' if required else ''}string, not {value!r}")
+            kind = "non-empty string" if required else "string"
+            raise UserError(f"{where}: {field!r} must be a {kind}, not {_as_json(value)}")
         return value
 
     def texts(field: str) -> tuple[str, ...]:
         value: Any = record.get(field, [])
         if not isinstance(value, list) or not all(isinstance(item, str) and item.strip() for item in value):
-            raise UserError(f"{where}: {field!r} must be a list of non-empty strings, not {value!r}")
+            raise UserError(f"{where}: {field!r} must be a list of non-empty strings, not {_as_json(value)}")
         return tuple(value)
 
     choices, correct = texts("choices"), record.get("correct")
@@ -101,13 +112,14 @@ def _question(line: str, where: str) -> Question:
             raise UserError(f"{where}: 'choices' must have 2 to {len(LETTERS)} strings, not {len(choices)}")
         if type(correct) is not int or not 0 <= correct < len(choices):
             raise UserError(
-                f"{where}: 'correct' must be the index of the right choice (0 to {len(choices) - 1}), not {correct!r}"
+                f"{where}: 'correct' must be the index of the right choice (0 to {len(choices) - 1}), "
+                f"not {_as_json(correct)}"
             )
     elif not texts("answers"):
         raise UserError(f"{where}: 'answers' must have at least one accepted answer, or 'choices' must be set")
     level = record.get("level")
     if level is not None and type(level) is not int:
-        raise UserError(f"{where}: 'level' must be a whole number, not {level!r}")
+        raise UserError(f"{where}: 'level' must be a whole number, not {_as_json(level)}")
     return Question(
         id=text("id", required=True),
         text=text("question", required=True),

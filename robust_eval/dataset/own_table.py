@@ -32,6 +32,7 @@ from robust_eval.dataset.record import (
 from robust_eval.dataset.selection import Selection
 from robust_eval.error import UserError
 from robust_eval.question import LETTERS, Question
+from robust_eval.runtime.text import alternatives
 
 log = logging.getLogger(__name__)
 
@@ -115,8 +116,8 @@ class Separators:
             sign = "line break" if separator == _LINE_BREAK else repr(separator)
             setting = r'"\n"' if separator == _LINE_BREAK else separator
             contain = (
-                f"{cells:,} of the {self._filled:,} cells with {name} in {path} contain a {sign}, for example "
-                f"{self._examples[separator]!r}"
+                f"{cells:,} of the {self._filled:,} cells with {name} in {path} contain{'s' if cells == 1 else ''} "
+                f"a {sign}, for example {self._examples[separator]!r}"
             )
             if 2 * cells >= self._filled or separator == _LINE_BREAK:
                 raise UserError(
@@ -168,7 +169,7 @@ class OwnTable(Selection):
                 lists = ", or a list of such names" if name in ("answers", "choices") else ""
                 raise ValueError(f"columns: {name} must be the name of a column{lists}, not {theirs!r}")
         if self.correct not in CORRECT:
-            raise ValueError(f"correct must be one of {', '.join(CORRECT)}, not {self.correct}")
+            raise ValueError(f"correct must be {alternatives(CORRECT)}, not {self.correct}")
         if self.separator == "":
             raise ValueError("separator must not be empty: set null for none")
         try:

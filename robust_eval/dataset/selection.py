@@ -196,8 +196,8 @@ class _Tally:
             f"{count:,} × {reason} ({'the first is ' if count > 1 else ''}{self.first[reason]})"
             for reason, count in self.reasons.most_common()
         )
-        are = "is" if unusable == 1 else "are"
-        sentence = f"{unusable:,} of the {self.records:,} records of {dataset.source} {are} unusable: {reasons}"
+        are, the = "is" if unusable == 1 else "are", "the " if self.records > 1 else ""
+        sentence = f"{unusable:,} of {the}{self.records:,} records of {dataset.source} {are} unusable: {reasons}"
         if unusable > dataset.max_invalid_fraction * self.records or unusable == self.records:
             columns = f"; the first has the columns {listed(self.columns)}" if self.columns else ""
             raise UserError(

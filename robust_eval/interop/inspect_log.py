@@ -33,7 +33,7 @@ from robust_eval.interop.own_mark import MARK, columns_of, marked
 from robust_eval.question import LETTERS, Question
 from robust_eval.runtime.files import MAX_JSON, member, parsed_json, read_json, refuse_members
 from robust_eval.runtime.finish_reasons import end_of
-from robust_eval.runtime.text import printable
+from robust_eval.runtime.text import excerpt, printable
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog, EvalResults, EvalSample, EvalSampleReductions, EvalSpec
@@ -71,7 +71,7 @@ def read_inspect(file: Path) -> Iterator[LoggedAnswer]:
     for where, raw in _samples(file, header.eval.dataset.sample_ids or (), ZstdError):
         try:
             if not isinstance(raw, dict):
-                raise ValueError(f"a sample must be an object, not {type(raw).__name__}")
+                raise ValueError(f"a sample must be an object, not {excerpt(raw)}")
             sample = EvalSample.model_validate({name: value for name, value in raw.items() if name not in _UNUSED})
         except (*_BROKEN, RecursionError) as problem:
             raise UserError(f"{where}: not a sample of inspect_ai: {reason(problem)}") from problem

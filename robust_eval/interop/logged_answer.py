@@ -61,7 +61,7 @@ def of_kind(record: Any, name: str, kind: type | tuple[type, ...], where: str, d
     UserError that begins with ``where`` if it is of another kind, or absent without a default.
     """
     if not isinstance(record, Mapping):
-        raise UserError(f"{where}: expected an object with {name!r}, got {excerpt(record)}")
+        raise UserError(f"{where} must be an object with {name!r}, not {excerpt(record)}")
     value = record.get(name)
     if value is None:
         if default is None:

@@ -13,6 +13,7 @@ from robust_eval.grader.accepted import accepted_answers
 from robust_eval.metric.score import HUMAN_LABEL, HUMAN_LABEL_WEIGHT, verdicts
 from robust_eval.question import LETTERS, Question
 from robust_eval.runtime.files import json_lines
+from robust_eval.runtime.text import excerpt
 
 FIELDS = ("question", "answers", "choices", "correct_choice", "incorrect", "reply", "correct", "slice")
 EVOUNA_FIELDS = ("set", "question", "accepted", "model", "reply", "human")
@@ -86,7 +87,7 @@ def read_records_of_people(file: Path) -> list[Record]:
 def record_of(entry: Any, line: str) -> Record:
     """Return one record of a human verdict; ValueError names its error."""
     if not isinstance(entry, dict):
-        raise ValueError(f"a record must be a JSON object, not {type(entry).__name__}")
+        raise ValueError(f"a record must be a JSON object, not {excerpt(entry)}")
     if "human" in entry:
         entry = _of_evouna(entry)
     if unknown := sorted(set(entry) - set(FIELDS)):

@@ -37,6 +37,7 @@ from robust_eval.metric.score import (
     verdicts,
 )
 from robust_eval.question import Question
+from robust_eval.runtime.text import alternatives
 from robust_eval.stats.entropy import answer_entropy, miller_madow
 from robust_eval.stats.estimate import Estimate, columns_of
 from robust_eval.stats.interval import SHARE, Floats, Limits
@@ -96,14 +97,14 @@ class AnswerCertainty(Metric):
 
     def __post_init__(self) -> None:
         if self.invalid not in INVALID:
-            raise ValueError(f"invalid must be one of {', '.join(INVALID)}, not {self.invalid}")
+            raise ValueError(f"invalid must be {alternatives(INVALID)}, not {self.invalid}")
 
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
         """Raise UserError unless each question is repeated: asked at least twice under the same condition."""
         if repetitions < 2:
             raise UserError(
                 "metric=certainty needs repeated answers to the same question, but the sampler asks only once: "
-                "set sampler.trials to 2 or more"
+                "set the sampler's trials to 2 or more"
             )
 
     def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:

@@ -85,10 +85,11 @@ def read_templates(path: str) -> Templates:
         read = yaml.safe_load(regular(file).read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as problem:
         mark = getattr(problem, "problem_mark", None)
+        reason = getattr(problem, "problem", None) or getattr(problem, "strerror", None) or first_line(problem)
         where = f" (line {mark.line + 1})" if mark else ""
         names = ", ".join(sorted(f"{BUILTIN}{entry.name}" for entry in FOLDER.glob("*.yaml")))
         raise UserError(
-            f"the prompt file {path} cannot be read: {first_line(problem)}{where}; choose {names}, or a file"
+            f"the prompt file {path} cannot be read: {reason}{where}; choose {names}, or a file of your own"
         ) from problem
     names = f"system, {', '.join(_NEEDS)}, {CHALLENGES}"
     if not isinstance(read, dict):
@@ -128,7 +129,9 @@ def _template(read: Any, kind: str, path: str) -> Template:
     exemplars = read.get("exemplars") or []
     fields = placeholders | (set() if kind == REWRITING else {"answer"})
     if not isinstance(exemplars, list) or not all(isinstance(e, dict) and set(e) == fields for e in exemplars):
-        raise UserError(f"{where}: exemplars must be a list of mappings, each with the keys {' and '.join(sorted(fields))}")
+        raise UserError(
+            f"{where}: exemplars must be a list of mappings, each with the keys {' and '.join(sorted(fields))}"
+        )
     for exemplar in exemplars:
         for name, value in exemplar.items():
             _refuse_shape(f"{where}: {name} of an exemplar", value, several=name in _LISTS)

@@ -5,6 +5,7 @@ from dataclasses import is_dataclass
 from typing import TypeVar
 
 from robust_eval.error import UserError
+from robust_eval.runtime.text import alternatives
 
 Part = TypeVar("Part", bound=type)
 
@@ -38,7 +39,7 @@ def register(group: str, name: str) -> Callable[[Part], Part]:
     ...         return [reply.exact for reply in replies]
     """
     if group not in REGISTRY:
-        raise UserError(f"register({group!r}, {name!r}): the group must be one of {', '.join(REGISTRY)}")
+        raise UserError(f"register({group!r}, {name!r}): the group must be {alternatives(REGISTRY)}")
     return lambda part: _registered(group, name, part)
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 from robust_eval.answer import rows
 from robust_eval.prompt.templates import FEW_SHOT
 from robust_eval.question import Question
+from robust_eval.runtime.text import alternatives
 from robust_eval.sampler.base import NothingKeptError, Sampler, checked_temperatures
 
 log = logging.getLogger(__name__)
@@ -31,8 +32,8 @@ class KnownFacts(Sampler):
     max_new_tokens: int = 5
     """Length limit of an answer, in tokens."""
     selection: str = "exact_match"
-    """Which questions are selected. exact_match: the greedy answer equals an accepted answer; contains: it contains one;
-    none: all questions are kept, for curves (a question answered incorrectly has no FRS)."""
+    """Which questions are selected. exact_match: the greedy answer equals an accepted answer; contains: it contains
+    one; none: all questions are kept, for curves (a question answered incorrectly has no FRS)."""
     max_questions: int = 1000
     """Maximum number of selected questions, in seeded order."""
     min_confidence: float = 0.0
@@ -50,7 +51,7 @@ class KnownFacts(Sampler):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
         if self.selection not in SELECTIONS:
-            raise ValueError(f"selection must be one of {', '.join(SELECTIONS)}, not {self.selection}")
+            raise ValueError(f"selection must be {alternatives(SELECTIONS)}, not {self.selection}")
         if not 0 <= self.min_confidence <= 1:
             raise ValueError(f"min_confidence must be between 0 and 1, not {self.min_confidence}")
 

@@ -28,7 +28,7 @@ from robust_eval.prompt.arrangement import read_arrangement
 from robust_eval.prompt.pushback import read_pushback
 from robust_eval.prompt.reasoning_budget import read_reasoning
 from robust_eval.question import Question
-from robust_eval.runtime.text import excerpt
+from robust_eval.runtime.text import alternatives, excerpt
 from robust_eval.sampler.base import ORDER, REASONING, TURN, ordered_answers
 from robust_eval.sampler.challenge import Challenge
 from robust_eval.sampler.exact import Exact
@@ -67,13 +67,13 @@ class RecordedAnswers:
         if not isinstance(self.columns, dict) or not all(isinstance(name, str) for name in self.columns.values()):
             raise ValueError(f"columns must be a mapping such as {{text: reply}}, not {self.columns}")
         if unknown := [name for name in self.columns if name not in COLUMNS]:
-            raise ValueError(f"columns must be among {', '.join(COLUMNS)}, not {unknown[0]}")
+            raise ValueError(f"columns must be {alternatives(COLUMNS)}, not {unknown[0]}")
         if len(set(self.columns.values())) < len(self.columns):
             raise ValueError(f"columns must name each column of the file only once, not {self.columns}")
         if self.temperature is not None and not (0 < self.temperature < math.inf or math.isnan(self.temperature)):
             raise ValueError(f"temperature must be above 0, not {self.temperature:g}")
         if self.selection not in SELECTIONS:
-            raise ValueError(f"selection must be one of {', '.join(SELECTIONS)}, not {self.selection}")
+            raise ValueError(f"selection must be {alternatives(SELECTIONS)}, not {self.selection}")
 
     def conditions(self) -> dict[str, "RecordedConditions"]:
         """Return the conditions of the recorded answers of each sampler in the file."""

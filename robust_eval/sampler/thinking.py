@@ -233,8 +233,8 @@ def _grid(budgets: Sequence[Any]) -> list[Any]:
     words = [budget in EFFORTS for budget in budgets]
     if not budgets or not (all(tokens) or all(words)):
         raise ValueError(
-            f"budgets must be either all numbers of tokens from 0 to {MAX_TOKENS:,} or all words ({', '.join(EFFORTS)}), "
-            f"not {list(budgets)}"
+            f"budgets must be either all numbers of tokens from 0 to {MAX_TOKENS:,} or all words "
+            f"({', '.join(EFFORTS)}), not {list(budgets)}"
         )
     if len(set(budgets)) < len(budgets):
         raise ValueError(f"budgets must be distinct, not {list(budgets)}")

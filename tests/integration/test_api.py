@@ -369,7 +369,7 @@ def _town(prompts: list[str], temperature: float) -> list[str]:
 
 BAD: dict[str, tuple[Callable[[], object], str]] = {
     "a keyword": (lambda: robust_eval.run(modle="smollm2_135m"), "there is no setting modle (did you mean model?)"),
-    "a value": (lambda: robust_eval.run(["dataset.limit=0"]), "dataset: limit must be at least 1, not 0"),
+    "a value": (lambda: robust_eval.run(["dataset.limit=0"]), "dataset.limit must be at least 1, not 0"),
     "a type of a value": (
         lambda: robust_eval.run(seed={1, 2}),
         "seed must be a string, a number, a list or a mapping, not set",

@@ -307,7 +307,7 @@ def test_a_sweep_of_which_no_job_has_asked_anything_leaves_nothing(
     missing = f"dataset=jsonl dataset.path={tmp_path}/none.jsonl dataset.name=none".split()
     done = command("-m", *settings(tmp_path / "mlruns", f"model.path={models[0]},{models[1]}", *missing), figures=False)
     assert done.returncode == 1
-    reason = f"the data file {tmp_path}/none.jsonl cannot be read: No such file or directory"
+    reason = f"dataset.path={tmp_path}/none.jsonl: there is no such file"
     assert done.stderr.splitlines()[-1] == f"error: 2 of 2 jobs failed before the first request: 0, 1: {reason}"
     client = mlflow.MlflowClient(f"sqlite:///{tmp_path}/mlruns/mlflow.db")
     assert client.search_runs([client.get_experiment_by_name("robust_eval").experiment_id]) == []

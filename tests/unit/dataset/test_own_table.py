@@ -59,7 +59,7 @@ def test_a_separator_in_fewer_than_half_of_the_answers_is_part_of_them_with_a_wa
     with caplog.at_level("WARNING"):
         assert [question.answers for question in load(file, quiz)] == [("a; b",), ("c|d",), ("e",), ("f",), ("g",)]
     assert [record.getMessage() for record in caplog.records] == [
-        f"1 of the 5 cells with answers in {file} contain a {separator!r}, for example {cell!r}: each cell is read "
+        f"1 of the 5 cells with answers in {file} contains a {separator!r}, for example {cell!r}: each cell is read "
         f"as one value; set 'dataset.separator={separator}' to split it"
         for separator, cell in ((";", "a; b"), ("|", "c|d"))
     ]

@@ -142,7 +142,7 @@ def test_too_many_unusable_records_stop_the_run():
         "correct them, or raise dataset.max_invalid_fraction (now 0.2)"
     )
     assert given(*records, max_invalid_fraction=0.25).load() == numbered(3)
-    with pytest.raises(UserError, match=r"^1 of the 1 records of given\.csv is unusable: 1 × no question"):
+    with pytest.raises(UserError, match=r"^1 of 1 records of given\.csv is unusable: 1 × no question"):
         given(Unusable("no question"), max_invalid_fraction=1).load()
 
 

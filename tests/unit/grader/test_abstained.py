@@ -117,5 +117,5 @@ def test_a_judge_finds_what_no_phrase_does_among_the_replies_that_are_not_right(
 
 
 def test_only_a_judge_can_be_asked_about_abstentions():
-    with pytest.raises(ValueError, match="with grader=judge also judge, got judge"):
+    with pytest.raises(ValueError, match="with grader=judge also judge, not judge"):
         Matching(abstention="judge")

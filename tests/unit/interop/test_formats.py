@@ -169,7 +169,7 @@ def test_a_completion_of_helm_that_is_no_object_is_named(tmp_path: Path):
     broken = state("id1", "Capital of Italy?")
     broken["result"]["completions"] = [None]
     scenario = {"adapter_spec": {"model": "org/m"}, "request_states": [broken]}
-    with pytest.raises(UserError, match="instance id1: expected an object with 'text', got None"):
+    with pytest.raises(UserError, match="instance id1 must be an object with 'text', not None"):
         collect([written(tmp_path / "scenario_state.json", scenario)])
 
 

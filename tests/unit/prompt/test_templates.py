@@ -13,7 +13,7 @@ OPEN = Question("q1", "Who wrote Emma?", rewrites=("By whom is Emma?",))
 ON_CONTEXT = Question("q2", "Who rebuilt the wheel?", context="Odile rebuilt it.", rewrites=("By whom?",))
 WITH_CHOICES = Question("q3", "Which is a force?", choices=("5 N", "5 J"), correct=0, rewrites=("Find the force.",))
 REFUSED = Golden(Path(__file__).with_suffix(".jsonl"))
-FILES = f"choose {', '.join(f'builtin:{file.name}' for file in sorted(FOLDER.glob('*.yaml')))}, or a file"
+FILES = f"choose {', '.join(f'builtin:{file.name}' for file in sorted(FOLDER.glob('*.yaml')))}, or a file of your own"
 ASKS_FOR_FIVE = "Rewrite the question in 5 radically different ways.\nQuestion: Who wrote Emma?"
 BEES = "Rewrite the question in 5 radically different ways.\nQuestion: What do bees collect from flowers?"
 OF_BEES = (
@@ -148,14 +148,9 @@ def test_a_missing_scenario_is_refused_where_it_is_needed_and_only_there(file: P
 
 def test_a_file_that_cannot_be_read_is_named_with_those_there_are(tmp_path: Path):
     gone = tmp_path / "gone.yaml"
-    assert refusal(gone) == (
-        f"the prompt file {gone} cannot be read: [Errno 2] No such file or directory: '{gone}'; {FILES}"
-    )
-    assert (
-        refusal(tmp_path)
-        == f"the prompt file {tmp_path} cannot be read: [Errno 21] Is a directory: '{tmp_path}'; {FILES}"
-    )
-    start = "the prompt file builtin:one_shot.yaml cannot be read: [Errno 2] No such file or directory: "
+    assert refusal(gone) == (f"the prompt file {gone} cannot be read: No such file or directory; {FILES}")
+    assert refusal(tmp_path) == f"the prompt file {tmp_path} cannot be read: Is a directory; {FILES}"
+    start = "the prompt file builtin:one_shot.yaml cannot be read: No such file or directory; choose "
     assert refusal("builtin:one_shot.yaml").startswith(start)
     latin = tmp_path / "latin.yaml"
     latin.write_bytes("system: é".encode("latin-1"))

@@ -238,9 +238,10 @@ class Service:
             causes.append(cause)
         cause_named = next((c for c in reversed(causes) if isinstance(c, OSError | aiohttp.ClientError)), causes[0])
         sent = not any(isinstance(cause, aiohttp.ClientConnectorError) for cause in causes)
-        return UnansweredError(
-            "lost", self.clean(f"{type(cause_named).__name__}: {cause_named}".strip(": ")), sent=sent
-        )
+        reason = f"{type(cause_named).__name__}: {cause_named}".strip(": ")
+        if isinstance(cause_named, ConnectionRefusedError):
+            reason = "the connection was refused; start the server, or correct base_url"
+        return UnansweredError("lost", self.clean(reason), sent=sent)
 
     def _parse(self, text: str, chat: bool, top_tokens: bool = False) -> ServiceResponse:
         """Parse a service's response, with positions if it has ``top_tokens``; raises UnansweredError if it is none."""

@@ -317,7 +317,7 @@ def test_being_out_of_memory_is_survived_with_smaller_blocks(
             assert one.sampling_logprobs == pytest.approx(other.sampling_logprobs, abs=1e-4)
     assert max(asked) > 2
     first = next(size for size in asked if size > 2)
-    assert f"out of memory with {first} prompts together; continuing with half as many at a time" in caplog.messages
+    assert f"out of memory with {first} prompts at a time; continuing with half as many" in caplog.messages
     assert len(caplog.messages) == sum(size > 2 for size in asked)
 
 
