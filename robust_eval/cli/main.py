@@ -41,9 +41,7 @@ COMMANDS = {
     "train-question-types": Command("train_question_types", "train a classifier of question types"),
     "help": Command("help", "list options, explain settings: help model=recorded"),
     "completion": Command("completion", "print the Tab-completion script for bash, zsh or fish"),
-    "version": Command(
-        "main:print_versions", "print the versions of robust_eval and of the libraries that affect the answers"
-    ),
+    "version": Command("main:print_versions", "print the versions of robust_eval and its libraries"),
 }
 """Every command by its name."""
 

@@ -129,9 +129,8 @@ def _template(read: Any, kind: str, path: str) -> Template:
     exemplars = read.get("exemplars") or []
     fields = placeholders | (set() if kind == REWRITING else {"answer"})
     if not isinstance(exemplars, list) or not all(isinstance(e, dict) and set(e) == fields for e in exemplars):
-        raise UserError(
-            f"{where}: exemplars must be a list of mappings, each with the keys {' and '.join(sorted(fields))}"
-        )
+        keys = " and ".join(", ".join(sorted(fields)).rsplit(", ", 1))
+        raise UserError(f"{where}: exemplars must be a list of mappings, each with the keys {keys}")
     for exemplar in exemplars:
         for name, value in exemplar.items():
             _refuse_shape(f"{where}: {name} of an exemplar", value, several=name in _LISTS)

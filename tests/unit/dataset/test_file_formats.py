@@ -92,6 +92,7 @@ def test_a_folder_stands_for_its_files_or_those_of_the_split(tmp_path):
     assert data_files(tmp_path) == [tmp_path / "a.csv", tmp_path / "b.csv"]
     assert data_files(tmp_path, "dev") == [tmp_path / "a.csv", tmp_path / "b.csv"]
     assert data_files(tmp_path, "test") == [tmp_path / "test" / "c.parquet"]
+    (tmp_path / "x.JSON").touch()
     assert data_files(tmp_path / "x.JSON") == [tmp_path / "x.JSON"]
 
 

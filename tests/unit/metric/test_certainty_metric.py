@@ -230,5 +230,5 @@ def test_questions_of_a_group_are_resampled_together():
 
 
 def test_answers_asked_once_are_refused_before_anything_is_sampled():
-    with pytest.raises(UserError, match=r"metric=certainty.*sampler\.trials"):
+    with pytest.raises(UserError, match=r"metric=certainty.*the sampler's trials"):
         AnswerCertainty().check([0.7], repetitions=1)

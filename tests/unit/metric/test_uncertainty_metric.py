@@ -150,5 +150,5 @@ def test_the_first_screen_says_how_many_errors_the_least_sure_answers_hold():
 
 
 def test_another_target_is_refused():
-    with pytest.raises(ValueError, match=r"^target must be one of baseline, majority, not vote$"):
+    with pytest.raises(ValueError, match=r"^target must be baseline or majority, not vote$"):
         ErrorDetection(target="vote")
