@@ -46,7 +46,7 @@ class ChoiceOrders(Repetition):
         if self.permutations < 1:
             raise ValueError(f"permutations must be at least 1, not {self.permutations}")
         if unknown := [form for form in self.forms if form not in FORMS]:
-            raise ValueError(f"forms must be {alternatives(FORMS)}, not {unknown[0]}")
+            raise ValueError(f"forms must be among {', '.join(FORMS)}, not {unknown[0]}")
         self.forms = [form for form in FORMS if form in self.forms]
         if self.axis == ORDER and not self.arranges_choices:
             raise ValueError("orders=given without forms varies nothing: choose other orders, or forms")

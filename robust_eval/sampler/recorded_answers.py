@@ -67,7 +67,7 @@ class RecordedAnswers:
         if not isinstance(self.columns, dict) or not all(isinstance(name, str) for name in self.columns.values()):
             raise ValueError(f"columns must be a mapping such as {{text: reply}}, not {self.columns}")
         if unknown := [name for name in self.columns if name not in COLUMNS]:
-            raise ValueError(f"columns must be {alternatives(COLUMNS)}, not {unknown[0]}")
+            raise ValueError(f"columns must be among {', '.join(COLUMNS)}, not {unknown[0]}")
         if len(set(self.columns.values())) < len(self.columns):
             raise ValueError(f"columns must name each column of the file only once, not {self.columns}")
         if self.temperature is not None and not (0 < self.temperature < math.inf or math.isnan(self.temperature)):
