@@ -107,6 +107,7 @@ class TokenSets:
 
     @classmethod
     def of(cls, sets: Sequence[Ids]) -> "TokenSets":
+        """Return a list of sets of token ids as two arrays."""
         return cls(np.array([len(ids) for ids in sets], dtype=np.intp), np.concatenate([np.empty(0, np.intp), *sets]))
 
     @classmethod
