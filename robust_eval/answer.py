@@ -1,7 +1,8 @@
 """Answer table: a row per answer, the interface between sampling and scoring.
 
-Readers and graders fill :data:`GRADED_COLUMNS`, samplers and models the others. A sampled trial weighs 1/k, an
-enumerated answer its probability, so every metric serves both.
+Samplers and models fill all columns but the :data:`GRADED_COLUMNS`, which readers and graders fill; these also change
+the outcome of a reply without an answer. A sampled trial weighs 1/k, an enumerated answer its probability, so every
+metric serves both.
 """
 
 import json
@@ -53,7 +54,7 @@ SCHEMA = pa.schema(
         pa.field("sampling_logprobs", pa.list_(pa.float32())),  # natural log, at the sampling temperature
         pa.field("top_logprobs", pa.list_(pa.list_(pa.float32()))),  # per token, largest first, at temperature 1
         pa.field("answer_tokens", pa.int32()),  # number of leading tokens with the answer, without an end token
-        pa.field("finish_reason", pa.string()),  # stop | length | filter | tool; of enumerated answers also closed
+        pa.field("finish_reason", pa.string()),  # stop | length | filter | tool | closed (its verdict is certain)
         pa.field("prompt_tokens", pa.int32()),
         pa.field("completion_tokens", pa.int32()),  # including those of the reasoning
         pa.field("reasoning", pa.string()),  # reasoning that is separate from the reply

@@ -38,11 +38,11 @@ def answer_tokens(model: Any, ends: Tensor, request: Request, own: list[int], ca
     logits = last_logits(model, torch.tensor([own]), cache)
     levels = torch.tensor(request.temperatures)
     temperature = levels.repeat_interleave(request.trials)
-    tokens = torch.full((request.answers, request.max_new_tokens), -1)
-    rows = torch.arange(request.answers)
+    tokens = torch.full((request.max_answers, request.max_new_tokens), -1)
+    rows = torch.arange(request.max_answers)
     drawn = (logits / levels[:, None]).softmax(dim=-1).multinomial(request.trials, replacement=True).flatten()
     tokens[:, 0] = drawn
-    cache.batch_repeat_interleave(request.answers)
+    cache.batch_repeat_interleave(request.max_answers)
     for step in range(1, request.max_new_tokens):
         goes_on = ~ends[drawn]
         if not goes_on.all():

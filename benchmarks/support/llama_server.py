@@ -68,8 +68,8 @@ class LlamaServer:
         ]
         with ThreadPoolExecutor(self.slots // most + 1) as pool:
             texts = iter(list(chain.from_iterable(pool.map(lambda one: self._ask(*one), asked))))
-        self._answers += sum(request.answers for request in requests)
-        return [list(islice(texts, request.answers)) for request in requests]
+        self._answers += sum(request.max_answers for request in requests)
+        return [list(islice(texts, request.max_answers)) for request in requests]
 
     def _ask(self, request: Request, temperature: float, n: int) -> list[str]:
         reply = self._client.completions.create(

@@ -177,7 +177,7 @@ class SampledSource:
         """Sample the answers of the source's samplers one after the other, without those that have no requests."""
         answers = {}
         for name in self.samplers:
-            stage, planned = self.stage(name), sum(request.answers for request in self.requests(name, questions))
+            stage, planned = self.stage(name), sum(request.max_answers for request in self.requests(name, questions))
             if not planned:
                 continue
             answers[name] = run_steps(

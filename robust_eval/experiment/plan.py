@@ -185,7 +185,7 @@ def _verdicts_on(
     return [
         each
         for request in requests
-        for each in reply_grader.grader.expected_requests(by_id[request.question_id], request.answers)
+        for each in reply_grader.grader.expected_requests(by_id[request.question_id], request.max_answers)
     ]
 
 
@@ -255,7 +255,7 @@ def _all_different(questions: Sequence[Question], requests: Sequence[Request]) -
     longest = {each.id: max(each.answers, key=len) for each in questions if each.answers and not each.choices}
     numbers: Counter[str] = Counter()
     for request in requests:
-        numbers[request.question_id] += request.answers
+        numbers[request.question_id] += request.max_answers
     pairs = [
         (question_id, f"{text} {number}")
         for question_id, text in longest.items()

@@ -51,7 +51,7 @@ class Verdict:
     """The reply says that it does not know."""
 
 
-class _Graded(NamedTuple):
+class _ToGrade(NamedTuple):
     """Answer that a grader compares; ``by_scopes`` if a reader of whole replies extracted it from ``reply``."""
 
     reply: str
@@ -240,7 +240,7 @@ class Grader(ABC):
         """
         by_id = {question.id: question for question in questions}
         replies = [
-            (question_id, self._graded(by_id[question_id], *reply))
+            (question_id, self._to_grade(by_id[question_id], *reply))
             for question_id, *reply in rows(answers, "question_id", "text", "answer", "rule", "reason")
         ]
         verdicts = self._verdicts(by_id, dict.fromkeys(replies))
@@ -273,23 +273,23 @@ class Grader(ABC):
                 columns[name].append(getattr(verdict, name))
         return with_columns(answers, columns)
 
-    def _graded(
+    def _to_grade(
         self, question: Question, text: str, answer: str | None, rule: str | None, reason: str | None
-    ) -> _Graded:
+    ) -> _ToGrade:
         """Return the part of a reply to compare: the extracted answer; all, without a reader or for strict letters."""
         if question.choices and self._strict:
-            return _Graded(text, without_reasoning(text) or "")
+            return _ToGrade(text, without_reasoning(text) or "")
         if not rule and not reason:
-            return _Graded(text, text)
-        return _Graded(text, answer or "", bool(rule) and rule != FIRST_LINE)
+            return _ToGrade(text, text)
+        return _ToGrade(text, answer or "", bool(rule) and rule != FIRST_LINE)
 
     def _verdicts(
-        self, questions: Mapping[str, Question], replies: Iterable[tuple[str, _Graded]]
-    ) -> dict[tuple[str, _Graded], Verdict]:
+        self, questions: Mapping[str, Question], replies: Iterable[tuple[str, _ToGrade]]
+    ) -> dict[tuple[str, _ToGrade], Verdict]:
         """Return the grader's verdict for each distinct (question, reply); all free text is judged in one call."""
         accepted = {name: accepted_answers(question, self.accents)[0] for name, question in questions.items()}
-        verdicts: dict[tuple[str, _Graded], Verdict] = {}
-        free: dict[tuple[str, _Graded], FreeReply] = {}
+        verdicts: dict[tuple[str, _ToGrade], Verdict] = {}
+        free: dict[tuple[str, _ToGrade], FreeReply] = {}
         for key in replies:
             question_id, graded = key
             question, answers = questions[question_id], accepted[question_id]
@@ -311,19 +311,19 @@ class Grader(ABC):
         return verdicts
 
     def _with_abstentions(
-        self, questions: Mapping[str, Question], verdicts: Mapping[tuple[str, _Graded], Verdict]
-    ) -> dict[tuple[str, _Graded], Verdict]:
+        self, questions: Mapping[str, Question], verdicts: Mapping[tuple[str, _ToGrade], Verdict]
+    ) -> dict[tuple[str, _ToGrade], Verdict]:
         """Return the new verdicts on abstentions, and on all replies to questions without an answer: right if they
         abstain. A reply with a right answer or a letter does not abstain.
         """
-        candidates: dict[tuple[str, _Graded], FreeReply] = {}
+        candidates: dict[tuple[str, _ToGrade], FreeReply] = {}
         for (question_id, graded), verdict in verdicts.items():
             question = questions[question_id]
             answers = verdict.label if question.choices else verdict.correct or verdict.missing
             if question.is_unanswerable or not answers:
                 text = graded.reply if graded.by_scopes else graded.answer or graded.reply
                 candidates[question_id, graded] = FreeReply(question, text, "", (), ())
-        found: dict[tuple[str, _Graded], Verdict] = {}
+        found: dict[tuple[str, _ToGrade], Verdict] = {}
         for (key, reply), abstained in zip(candidates.items(), self.abstained(list(candidates.values())), strict=True):
             right = None if verdicts[key].correct is None else reply.question.is_unanswerable
             if abstained:
@@ -332,7 +332,7 @@ class Grader(ABC):
                 found[key] = Verdict(verdicts[key].label, False, False)
         return found
 
-    def _free_reply(self, question: Question, graded: _Graded, accepted: tuple[str, ...]) -> FreeReply:
+    def _free_reply(self, question: Question, graded: _ToGrade, accepted: tuple[str, ...]) -> FreeReply:
         """Return a free-text reply with the scopes of the search for accepted answers."""
         whole = " ".join(graded.reply.split())
         identical = whole in (" ".join(text.split()) for text in question.answers if text.strip()) or (

@@ -98,7 +98,7 @@ class ReplyGrader:
         return self.grader.grade(answered, read(self.reader, answered, replies))
 
     def matcher(self, question: Question) -> Matcher | None:
-        """Return the grader's matcher of unfinished answers; None if the reader reads the whole reply."""
+        """Return the grader's matcher of unfinished answers; None if a local model's reply is read as a whole."""
         return self.grader.matcher(question) if self.first_line or self.served else None
 
     def choices(self, question: Question) -> Choices | None:

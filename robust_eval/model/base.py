@@ -104,7 +104,7 @@ class Request:
     >>> prompt = Prompt(system="", exemplars=(), question="Capital of Italy?")
     >>> request = Request("q1", 0, prompt, temperatures=(0.5, 1.0), trials=10, max_new_tokens=16, seed=0)
     >>> item: Item = request.item
-    >>> item, request.answers
+    >>> item, request.max_answers
     (('q1', 0), 20)
     """
 
@@ -163,7 +163,7 @@ class Request:
         ]
 
     @property
-    def answers(self) -> int:
+    def max_answers(self) -> int:
         """Maximum number of pending answers to the request, or of evaluated prefixes."""
         if self.enumeration:
             return self.enumeration.nodes

@@ -111,7 +111,7 @@ class FunctionCalls(LanguageModel):
         for request in requests:
             if request.item in missing:
                 block.append(request)
-            if sum(each.answers for each in block) >= PROMPTS_AT_ONCE:
+            if sum(each.max_answers for each in block) >= PROMPTS_AT_ONCE:
                 yield self._replies(block)
                 block = []
         if block:

@@ -138,7 +138,7 @@ class ServiceLimits:
             length = number * prompt_tokens(request.prompt, self.chat)
             if request.enumeration is not None:
                 requests_of, tokens_of = self._enumerated(request)
-                answers, sent = answers + number * request.answers, sent + number * requests_of
+                answers, sent = answers + number * request.max_answers, sent + number * requests_of
                 prompt, completion = prompt + requests_of * length, completion + number * tokens_of
                 continue
             reply = self.reply_tokens(request.max_new_tokens)
@@ -163,7 +163,7 @@ class ServiceLimits:
         enumeration = request.enumeration
         assert enumeration is not None
         if self.max_concurrency is None:
-            return 1, request.answers
+            return 1, request.max_answers
         prefixes = 1 if enumeration.choices else enumeration.nodes
         draws = [enumeration.draws] if enumeration.choices else [enumeration.draws, FURTHER_DRAWS * enumeration.draws]
         draw_requests = len(request.temperatures) * sum(math.ceil(number / (self.choices or 1)) for number in draws)

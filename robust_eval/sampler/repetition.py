@@ -20,7 +20,7 @@ class Repetition(Sampler):
 
     >>> from robust_eval.grader.matching import Matching
     >>> question = Question("1", "What is the capital of Italy?", ("Rome",))
-    >>> [request.answers for request in Repetition(trials=5).requests([question], Matching(), seed=0)]
+    >>> [request.max_answers for request in Repetition(trials=5).requests([question], Matching(), seed=0)]
     [5]
     """
 

@@ -97,7 +97,7 @@ def requested_among(table: pa.Table, request: Request) -> pa.Table:
 
 
 def with_cached_conditions(request: Request, stored: pa.Table | None) -> Request:
-    """Return the request with its cached answers."""
+    """Return the request with the conditions, temperature and trial, of its stored answers."""
     if stored is None or request.enumeration is not None:
         return request
     return replace(request, cached=frozenset(_conditions(stored)))

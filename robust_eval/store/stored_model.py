@@ -113,7 +113,7 @@ class StoredModel:
         return model
 
     def missing(self, requests: Sequence[Request]) -> list[Request]:
-        """Return the missing requests to the model, each with its stored answers."""
+        """Return the missing requests to the model, each with the conditions of its stored answers."""
         return self._find(requests, answers_keys(self.identity, requests)).missing
 
     def temperatures(self, highest: float) -> Temperatures:

@@ -127,7 +127,7 @@ class BatchContext:
         return cls(
             common_prefix(prompts)[: len(prompts[0]) - 1],
             [*shorter[-1:], prompts[-1]],
-            max(request.answers for _, request in encoded),
+            max(request.max_answers for _, request in encoded),
             max(request.max_new_tokens for _, request in encoded),
         )
 
@@ -188,7 +188,7 @@ def blocks(
     block: list[tuple[list[int], Request]] = []
     answers = shortest = longest = 0
     for ids, request in encoded:
-        answers += request.answers
+        answers += request.max_answers
         shortest, longest = min(shortest, len(ids)), max(longest, len(ids))
         other = longest - shortest > padding or (bool(block) and _batch_key(request) != _batch_key(block[0][1]))
         too_much = answers > answers_at_once() or (len(block) + 1) * longest > tokens_at_once()
@@ -196,7 +196,7 @@ def blocks(
             yield block
             block = []
         if not block:
-            answers, shortest, longest = request.answers, len(ids), len(ids)
+            answers, shortest, longest = request.max_answers, len(ids), len(ids)
         block.append((ids, request))
     if block:
         yield block

@@ -22,7 +22,7 @@ from robust_eval.model.local.vocabulary import NextTokenClassifier, Vocabulary
 from robust_eval.model.token_texts import Ids
 
 FINISH_REASONS = ("length", "stop", "closed")
-LENGTH, STOP, DECIDED = range(3)
+LENGTH, STOP, CLOSED = range(3)
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class _PrefixTracker:
                 if prefix not in decided:
                     decided[prefix] = classifier.classify(before, last=True).decided
                 if token in decided[prefix]:
-                    ended[place] = DECIDED
+                    ended[place] = CLOSED
         return ended
 
     def descend(self, parents: Ids, tokens: Ids) -> None:

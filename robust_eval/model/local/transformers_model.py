@@ -218,7 +218,7 @@ class TransformersModel(LanguageModel):
         if len(block) == 1:
             reason = f"model {self.config.name}: out of memory with the answers to one question: {problem.rstrip('.')}"
             raise UserError(f"{reason}; request fewer answers, or use a device with more memory")
-        self._max_answers = max(1, sum(request.answers for _, request in block) // 2)
+        self._max_answers = max(1, sum(request.max_answers for _, request in block) // 2)
         log.warning("out of memory with %d prompts at a time; continuing with half as many", len(block))
         for half in (block[: len(block) // 2], block[len(block) // 2 :]):
             yield from self._replies(prefixes, half, stop)

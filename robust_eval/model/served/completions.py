@@ -195,7 +195,7 @@ class Intake:
         self.answered.add(request.item)
         if any(completion.outcome == "error" for completion in completions):
             self.failed.add(request.item)
-        return Reply(request, completions, share=1.0 if request.enumeration else len(completions) / request.answers)
+        return Reply(request, completions, share=1.0 if request.enumeration else len(completions) / request.max_answers)
 
     def failure(self, request: Request, problem: UnansweredError) -> str:
         """Return the outcome of a failed answer; log a warning unless the prompt was filtered."""

@@ -272,7 +272,7 @@ class ServedModel(LanguageModel):
             nonlocal awaited
             for request in sorted(requests, key=by_prefix, reverse=True):
                 stack.append(request)
-                awaited += request.answers
+                awaited += request.max_answers
 
         if more is None:
             stack.append(None)

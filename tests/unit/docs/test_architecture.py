@@ -41,5 +41,13 @@ def test_the_diagram_is_drawn_from_the_imports():
     assert drawn == drawing()
 
 
+def test_the_files_of_the_page_exist():
+    files = re.findall(r"`(\w+/[\w/]+\.py)`", PAGE.read_text(encoding="utf-8"))
+    assert "metric/frs_metric.py" in files
+    assert [
+        name for name in files if not ((PROJECT / "robust_eval" / name).is_file() or (PROJECT / name).is_file())
+    ] == []
+
+
 if __name__ == "__main__":
     PAGE.write_text(DRAWN.sub(lambda _: drawing(), PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -46,7 +46,7 @@ def test_free_text_is_enumerated_and_multiple_choice_asks_for_one_token():
         ),
     ]
     assert exact.requests([FREE, CHOICE, OPEN_CHOICE], Grading(), seed=3) == expected
-    assert [request.answers for request in expected] == [7, 7, 7]
+    assert [request.max_answers for request in expected] == [7, 7, 7]
 
 
 def test_the_precision_that_is_enough_goes_with_each_request():

@@ -174,7 +174,7 @@ def test_nothing_is_asked_while_answers_of_a_wave_are_awaited_and_nothing_that_i
     take((0.2, 1, True))
     (first,) = waves.next()
     assert first.pending == [(0.2, trial) for trial in (0, 2, 3, 4)]
-    assert first.answers == 4
+    assert first.max_answers == 4
     take((0.2, 0, True), (0.2, 2, False))
     assert waves.next() == []
     take((0.2, 4, None), (0.2, 3, True))
