@@ -47,7 +47,9 @@ def print_summary(result: Result, folder: Path, store: str, ui_command: str | No
     for score in result.scores.values():
         print_tables(score, console)
     counts = result.counts()
-    has_rewrites = any(pc.max(table["rewrite"]).as_py() for table in result.graded_by_sampler.values())
+    has_rewrites = any(
+        pc.max(table["rewrite"].filter(table["form"].is_null())).as_py() for table in result.graded_by_sampler.values()
+    )
     has_costs = has_rewrites or "loaded.server" in result.description
     if has_costs and (text := _token_usage(counts, result.description.get("loaded.cost"))):
         console.print(text)
