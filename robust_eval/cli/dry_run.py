@@ -55,7 +55,7 @@ def print_plan(plans: Mapping[str, Sequence[Stage]]) -> None:
     if cached := sum(stage.requests - len(stage.missing) for stage in stages):
         console.print(f"The answers to {cached:,} other prompts are already in the store.")
     console.print("Prompt tokens are estimated; completion tokens are the maximum.")
-    if any(stage.is_upper_bound for stage in stages):
+    if len(plans) == 1 and any(stage.is_upper_bound for stage in stages):
         console.print("≤ marks an upper bound: the number depends on answers that are not available yet.")
     for sentence in (*early_stopping_sentences(stages), *server_warnings(stages)) if len(plans) == 1 else ():
         console.print(f"{sentence}.")
@@ -95,7 +95,7 @@ def _plan_table(stages: Sequence[Stage], served: bool, priced: bool) -> Table:
         "answers",
         *(["requests"] if served else []),
         "prompt tokens",
-        "completion",
+        "completion tokens",
         *(["USD"] if priced else []),
     ]
     table = titled("Planned requests", "", *columns, left=[""])
@@ -107,7 +107,7 @@ def _plan_table(stages: Sequence[Stage], served: bool, priced: bool) -> Table:
         table.add_row(name, f"{'≤ ' if is_upper_bound else ''}{workload.answers:,}", *requests, *tokens, *cost)
 
     for stage in stages:
-        add(stage.name.removeprefix("answers of "), stage.workload(), stage.is_upper_bound)
+        add(stage.name.removeprefix("sampled answers, "), stage.workload(), stage.is_upper_bound)
     table.add_section()
     add("total", total(stages), any(stage.is_upper_bound for stage in stages))
     return table

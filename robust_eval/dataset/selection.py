@@ -110,7 +110,7 @@ class Selection(ABC):
             log.warning("dataset.limit=%d: %s has %d questions", self.limit, self.name, len(chosen))
         if letters := Counter(LETTERS[question.correct] for question in chosen if question.correct is not None):
             shares = ", ".join(f"{letter} {letters[letter] / letters.total():.0%}" for letter in sorted(letters))
-            log.info("right choices of %s: %s", self.name, shares)
+            log.info("positions of the right choices in %s: %s", self.name, shares)
         return Questions(chosen, self.edition(), dict(sorted(tally.reasons.items())))
 
     def _usable(self, tally: "_Tally") -> Iterator[Question]:

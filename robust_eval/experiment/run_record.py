@@ -116,8 +116,8 @@ def locked(folder: Path, composed: DictConfig) -> Iterator[None]:
 
 
 COUNTED = (
-    *("questions.asked", "questions.kept", "prompts.asked", "prompts.found"),
-    *("replies.came", "replies.cut", "replies.uncertain"),
+    *("questions.asked", "questions.kept", "prompts.asked", "prompts.cached"),
+    *("replies.received", "replies.truncated", "replies.uncertain"),
 )
 """Counts among the metrics of a tracked run, for searches."""
 

@@ -212,7 +212,8 @@ def differences(
             gate_spec(candidate, name)
         values = baseline.values(name, one), candidate.values(name, other)
         sign = 1 if spec.more_is_better else -1
-        label = f"{spec.construct} ({spec.words})" if spec.construct else spec.words
+        words = spec.words.replace(" (", ", ").replace(")", "")
+        label = f"{spec.construct} ({words})" if spec.construct else spec.words
         if name == GREEDY_ACCURACY.name:
             label = knowledge_label(baseline, candidate)
         metrics.append(Differences(name, label, margin, *values, groups, sign, looks, largest))

@@ -71,7 +71,7 @@ def _joint_metric(
 
 SPECS: tuple[MetricSpec, ...] = (
     share_spec("agreement.accuracy", "accuracy of the original question (Base)", short="base accuracy"),
-    share_spec("agreement.plurality", "accuracy of the vote (Mode)", short="of the vote"),
+    share_spec("agreement.plurality", "accuracy of the majority vote (Mode)", short="of the vote"),
     share_spec(
         "agreement.difficulty",
         "accuracy of all raters (μ_D)",
@@ -80,13 +80,13 @@ SPECS: tuple[MetricSpec, ...] = (
     ),
     share_spec(
         "agreement.worst",
-        "share that every rater gets right (Worst)",
+        "share of questions that every rater gets right (Worst)",
         primary=True,
         short="every rater right",
         of_question="every rater right (1: all are)",
         tie_breaker="agreement.difficulty",
     ),
-    share_spec("agreement.best", "share that some rater gets right (Best)"),
+    share_spec("agreement.best", "share of questions that some rater gets right (Best)"),
     MetricSpec("agreement.base_minus_difficulty", "Base − μ_D", limits=(-1.0, 1.0)),
     share_spec("agreement.certainty", "normalised certainty H_η"),
     share_spec("agreement.m2", "Gibbs' M2"),
@@ -110,8 +110,8 @@ SPECS: tuple[MetricSpec, ...] = (
         MetricSpec(f"agreement.guessing.{name}", label, limits=SHARE, mean=False)
         for name, label in (
             ("accuracy", "accuracy of the raters, if all guess"),
-            ("worst", "share that every rater gets right, if all guess"),
-            ("best", "share that some rater gets right, if all guess"),
+            ("worst", "share of questions that every rater gets right, if all guess"),
+            ("best", "share of questions that some rater gets right, if all guess"),
             ("certainty", "normalised certainty H_η, if all guess"),
             ("m2", "Gibbs' M2, if all guess"),
         )

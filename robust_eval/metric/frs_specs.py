@@ -16,9 +16,9 @@ from robust_eval.stats.interval import SHARE
 
 FRS = share_spec(
     "frs.d{}",
-    "mean FRS, d = {}",
+    "mean FRS (d = {})",
     primary=True,
-    of_question="FRS, d = {}",
+    of_question="FRS (d = {})",
     tie_breaker="frs.breaking_temperature",
     explained="FRS, the Factual Robustness Score, is between 0 and 1, higher for more robust facts.",
     construct="firmness",
@@ -31,17 +31,17 @@ FRS = share_spec(
         table="Factual Robustness Score",
         heading="FRS",
         companion="frs.unbroken_share",
-        note="Mean Factual Robustness Score of the facts that each knows. An unbroken fact scores 1 by convention, "
-        "unless the settings say otherwise: read the two columns together.",
+        note="Mean Factual Robustness Score of the facts that each model knows. An unbroken fact scores 1 by "
+        "convention, unless the settings say otherwise: read the two columns together.",
     ),
 )
 """Mean score for each weight d."""
 SURVIVAL = share_spec(
     "frs.survival",
-    "share of facts that hold",
+    "share of unbroken facts",
     shown=DETAIL,
     is_survival=True,
-    comparison=ComparisonView(STEPS, "Facts that hold", "share of facts unbroken beyond t", file="survival"),
+    comparison=ComparisonView(STEPS, "Unbroken facts", "share of facts unbroken beyond t", file="survival"),
 )
 """Curve of the facts that are not broken at a temperature or before it."""
 UNBROKEN = share_spec("frs.unbroken_share", "share of unbroken facts (each scores 1)", short="unbroken facts")
@@ -57,10 +57,10 @@ ENTROPY = MetricSpec("frs.entropy.mean", "mean initial entropy H", limits=SHARE)
 
 SPECS: tuple[MetricSpec, ...] = (
     share_spec(
-        "frs", "mean FRS, first d", shown=DETAIL, short="mean FRS, first d", mean=False
+        "frs", "mean FRS (first d)", shown=DETAIL, short="mean FRS (first d)", mean=False
     ),  # the questions have values of each d under its own name
     FRS,
-    share_spec("frs.offgrid.d{}", "mean FRS, d = {}, off the grid", shown=RUN),
+    share_spec("frs.offgrid.d{}", "mean FRS off the grid (d = {})", shown=RUN),
     *(
         replace(spec, name=spec.name.replace("frs.", "frs.offgrid."), label=spec.label + ", off the grid", shown=shown)
         for spec, shown in ((MEDIAN, RUN), (MEAN_BROKEN, DETAIL))

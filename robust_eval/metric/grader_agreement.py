@@ -66,11 +66,11 @@ class Agreement:
             "F1": self.f1,
             "kappa": self.kappa,
             "called right": called_right,
-            "wrong of called right": self.grader_right,
-            "share wrong of called right": share(self.grader_right, called_right),
+            "called right but wrong": self.grader_right,
+            "share of replies called right that are wrong": share(self.grader_right, called_right),
             "called wrong": called_wrong,
-            "right of called wrong": self.people_right,
-            "share right of called wrong": share(self.people_right, called_wrong),
+            "called wrong but right": self.people_right,
+            "share of replies called wrong that are right": share(self.people_right, called_wrong),
         }
 
 

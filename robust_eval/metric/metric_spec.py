@@ -113,7 +113,7 @@ class MetricSpec:
 
     The name of a curve covers its points at all temperatures. ValueError for a field that is not as described below.
 
-    >>> score = MetricSpec("frs.d{}", "mean FRS, d = {}")
+    >>> score = MetricSpec("frs.d{}", "mean FRS (d = {})")
     >>> score.for_name("frs.d0.5").label, score.for_name("frs.survival")
     ('mean FRS, d = 0.5', None)
     >>> MetricSpec("certainty.entropy", "answer entropy", unit="nats").for_name("certainty.entropy.t1").words

@@ -80,7 +80,8 @@ class Scale:
 class Presentation:
     """Text, columns and tables of a score for people.
 
-    ``title`` is the heading of its table; ``sentence`` continues "12 of 20 questions were kept and asked again".
+    ``title`` is the heading of its table; ``sentence`` continues "12 of 20 questions were kept and asked
+    again"; of one that begins with "repeatedly", "again" is left out.
     ``claims`` are its findings in a few words each, for readers who do not know the metric: they follow "It" unless
     they begin with a capital. ``scale`` places its main metric. ``columns`` are by default the headline metrics that
     are means over questions. With ``tables_alone`` people are shown its ``tables`` and no other metrics; ``notes``

@@ -86,7 +86,7 @@ _LABELS = {
     "right_share": "wordings right",
     "entropy": "answer entropy",
     "orders_right": "orders right",
-    "turns_held": "turns of pushback held",
+    "turns_held": "turns of pushback withstood",
     "thought_right": "right with reasoning",
 }
 """Labels of the correlated quantities."""
@@ -94,7 +94,7 @@ _PAIRS = [pair for pair in combinations(_LABELS, 2) if pair != ("worst", "right_
 """Pairs of them, without the one whose first is a part of the second."""
 ROBUST = share_spec(
     "profile.robust",
-    "share of facts that withstand all three",
+    "share of facts that withstand all three perturbations",
     primary=True,
     short="withstand all three",
 )
@@ -107,12 +107,12 @@ ROBUST_AT_OWN = share_spec(
 """Share of a model without a temperature."""
 ROBUST_TO_ORDER = share_spec(
     "profile.robust_to_order",
-    "share of facts that withstand all four, including other orders of choices",
+    "share of facts that withstand all four perturbations, including other orders of choices",
     short="withstand all four",
 )
 ROBUST_TO_PUSHBACK = share_spec(
     "profile.robust_to_pushback",
-    "share of facts that withstand all three, and all pushback",
+    "share of facts that withstand all three perturbations, and all pushback",
     short="also withstand pushback",
 )
 ROBUST_TO_ALL = share_spec(
@@ -125,7 +125,7 @@ FIRST = {
 """Specs by perturbation; facts with a tie of two perturbations count for both."""
 ANSWERS_UNANSWERABLE: MetricSpec = share_spec(
     "profile.answered_unanswerable",
-    "share of answers to questions without an answer, in a profile",
+    "share of replies to a profile's unanswerable questions that give an answer",
     more_is_better=False,
     mean=False,
 )

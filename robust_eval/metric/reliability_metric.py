@@ -87,14 +87,16 @@ HALLUCINATED = share_spec(
 )
 BALANCE = MetricSpec(
     "reliability.right_minus_wrong",
-    "right minus wrong answers (abstentions count 0)",
-    unit="points of 100",
+    "right minus wrong answers, abstentions counting 0",
+    unit="percentage points",
     limits=(-100.0, 100.0),
     more_is_better=True,
     form=".1f",
 )
 ANSWERED_UNANSWERABLE = share_spec(
-    "reliability.answered_unanswerable", "share of answers to questions without an answer", more_is_better=False
+    "reliability.answered_unanswerable",
+    "share of replies to unanswerable questions that give an answer",
+    more_is_better=False,
 )
 CORRECTED = tuple(
     corrected_spec(spec, f"reliability.corrected.{spec.name.rpartition('.')[2]}")

@@ -48,7 +48,7 @@ SHARE_BETWEEN = MetricSpec(
     limits=(-math.inf, 1.0),
     mean=False,
     short="varies between traces",
-    explained="The share of the variance of right and wrong between traces; the rest varies after one trace.",
+    explained="The share of the variance of correctness between traces; the rest varies after one trace.",
 )
 SHARE_WITHIN = MetricSpec(
     "thinking.share_within",
@@ -57,12 +57,12 @@ SHARE_WITHIN = MetricSpec(
     shown=RUN,
     mean=False,
 )
-BETWEEN = MetricSpec("thinking.between", "variance of right answers between traces", shown=RUN)
-WITHIN = MetricSpec("thinking.within", "variance of right answers after a trace", limits=(0.0, math.inf), shown=RUN)
+BETWEEN = MetricSpec("thinking.between", "variance of correctness between traces", shown=RUN)
+WITHIN = MetricSpec("thinking.within", "variance of correctness after a trace", limits=(0.0, math.inf), shown=RUN)
 KAPPA = MetricSpec(
     "thinking.kappa", "Fleiss' κ between traces", limits=(-math.inf, 1.0), more_is_better=True, mean=False
 )
-PLURALITY = share_spec("thinking.plurality", "accuracy of the vote of traces")
+PLURALITY = share_spec("thinking.plurality", "accuracy of the majority vote over traces")
 UNSETTLED = share_spec(
     "thinking.unsettled_share", "share of facts known with less reasoning, but not with the most", more_is_better=False
 )
@@ -82,7 +82,7 @@ _SUFFICIENT = MetricSpec(
 )
 ADDED = MetricSpec(
     "thinking.added_tokens",
-    "tokens that the largest budget adds to the smallest",
+    "tokens of the largest budget minus those of the smallest",
     shown=RUN,
     form=".1f",
     explained="The mean difference between the tokens of an answer and its trace, paired by question.",
@@ -317,7 +317,9 @@ def budgets_of(graded: pa.Table) -> list[Budget]:
     tags = [read_reasoning(form) for form in graded["form"].unique().to_pylist()]
     budgets = {budget for tag in tags if tag is not None for budget in tag.budgets}
     if not budgets or len({type(budget) for budget in budgets}) > 1:
-        raise UserError("metric=thinking needs answers with a reasoning budget in their form, in one unit")
+        raise UserError(
+            "metric=thinking needs answers that state their reasoning budget, all in tokens or all in effort levels"
+        )
     return sorted_budgets(budgets)
 
 

@@ -64,14 +64,14 @@ LEAST = f"{LEAST_SURE:.0%}".replace("%", " %")
 _METRICS: dict[str, tuple[str, dict[str, Any]]] = {
     "prr": ("prediction rejection ratio", {"more_is_better": True}),
     "aurc": ("area under risk-coverage", {"more_is_better": False}),
-    "caught": (f"errors in the least sure {LEAST}", {"more_is_better": True}),
+    "caught": (f"share of errors in the least certain {LEAST}", {"more_is_better": True}),
     **{
-        f"coverage_{risk}": (f"coverage at {risk} % errors", {"limits": SHARE, "more_is_better": True, "mean": False})
+        f"coverage_{risk}": (f"coverage at {risk} % risk", {"limits": SHARE, "more_is_better": True, "mean": False})
         for risk in RISKS
     },
     "brier": ("Brier score", {"limits": SHARE, "more_is_better": False}),
     "ece": ("calibration error", {"more_is_better": False, "mean": False}),
-    "ece_corrected": ("calibration error, corrected", {"more_is_better": False, "mean": False}),
+    "ece_corrected": ("calibration error, bias-corrected", {"more_is_better": False, "mean": False}),
 }
 """Metrics of every score besides AUROC: the beginning of the label, and fields of the spec."""
 _OF_PROBABILITIES = ("brier", "ece", "ece_corrected")

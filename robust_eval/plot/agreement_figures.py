@@ -22,15 +22,15 @@ BINS = 10
 
 
 @run_figure(
-    "From every rater right to any rater right",
+    "Accuracy of the raters, from worst to best case",
     "The distance between the ends is the effect of the wording; a vote above the original question shows that several "
     "wordings improve accuracy.",
     "Cho & Watson, Table 4",
     lambda run: "agreement" in run.tables,
 )
 def accuracy_range(axes: Axes, run: FigureData) -> None:
-    """Share of questions that some rater has right, the vote, the original question, all raters on average, and every
-    rater, with 95 % intervals.
+    """Share of questions that at least one rater, the vote, the original question, all raters on average and every
+    rater get right, with 95 % intervals.
     """
     names = ("some rater", "vote", "original question", "mean of the raters", "every rater")
     metrics = ("best", "plurality", "accuracy", "difficulty", "worst")
@@ -41,13 +41,13 @@ def accuracy_range(axes: Axes, run: FigureData) -> None:
     axes.errorbar(value, y, xerr=errors, fmt="o", color=BLUE, capsize=3)
     axes.set_yticks(y, names)
     axes.set(xlabel="accuracy, 95 % interval", xlim=(0, 1), ylim=(-0.6, len(names) - 0.4))
-    axes.set_title("From every rater right to any rater right")
+    axes.set_title("Accuracy of the raters, from worst to best case")
 
 
 @run_figure(
     "Certainty of each question's raters",
     "1 means that all raters agree, 0 that their answers spread evenly; if wrong votes (hatched) are on the left, "
-    "disagreement predicts errors without a key.",
+    "disagreement predicts errors without an answer key.",
     "Cho & Watson, H_η of Table 4, by question",
     lambda run: "agreement" in run.tables,
 )
@@ -87,7 +87,7 @@ def certainty_of_questions(axes: Axes, run: FigureData) -> None:
     lambda run: "agreement_matrix" in run.tables,
 )
 def agreement_matrix(axes: Axes, run: FigureData) -> None:
-    """The share of questions to which each two raters gave answers that mean the same."""
+    """The share of questions to which each pair of raters gave equivalent answers."""
     table = run.nearest_to_one("agreement_matrix")
     raters = pc.max(table["first"]).as_py() + 1
     matrix = table["share"].to_numpy().reshape(raters, raters)
@@ -112,7 +112,7 @@ def agreement_matrix(axes: Axes, run: FigureData) -> None:
     lambda run: "agreement" in run.tables,
 )
 def labels_per_question(axes: Axes, run: FigureData) -> None:
-    """The number of questions with each number of different answers from their raters."""
+    """Questions by the number of different answers that their raters gave."""
     table = run.nearest_to_one("agreement")
     labels, raters = table["labels"].to_numpy(), pc.max(table["raters"]).as_py()
     counts = np.bincount(labels.astype(int), minlength=raters + 1)

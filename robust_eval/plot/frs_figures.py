@@ -94,8 +94,8 @@ def frs_by_entropy_and_rewording(axes: Axes, run: FigureData) -> None:
 
 
 class FactAccuracy(NamedTuple):
-    """Accuracy of the facts of a run, the firmest first: (n,) their indices ``rows`` in the run, (n, T) ``accuracy`` at
-    the (T,) ``temperatures``, (n,) ``breaking`` temperatures, and the ``total`` number of facts in the run.
+    """Accuracy of the facts of a run, the most robust first: (n,) their indices ``rows`` in the run, (n, T)
+    ``accuracy`` at the (T,) ``temperatures``, (n,) ``breaking`` temperatures, and the run's ``total`` number of facts.
     """
 
     rows: NDArray[np.intp]
@@ -105,7 +105,7 @@ class FactAccuracy(NamedTuple):
     total: int
 
 
-def firmest_first(accuracy: Floats, breaking: Floats, temperatures: ArrayLike) -> FactAccuracy:
+def most_robust_first(accuracy: Floats, breaking: Floats, temperatures: ArrayLike) -> FactAccuracy:
     """Return the facts with a breaking temperature, the highest first and then by (n, T) accuracy; of more than
     :data:`MAX_ROWS` those at even distances.
     """
@@ -127,7 +127,7 @@ def fact_accuracy(run: FigureData) -> FactAccuracy:
     row = np.array([rows.get(question, -1) for question in table["question_id"].to_pylist()])
     is_scored = (row >= 0) & (replies > 0)
     accuracy[row[is_scored], at[is_scored]] = correct[is_scored] / replies[is_scored]
-    return firmest_first(accuracy, scored["breaking_temperature"].to_numpy(), temperatures)
+    return most_robust_first(accuracy, scored["breaking_temperature"].to_numpy(), temperatures)
 
 
 @run_figure(
@@ -159,7 +159,7 @@ def draw_accuracies(axes: Axes, facts: FactAccuracy) -> QuadMesh:
     cell = np.searchsorted(facts.temperatures, facts.breaking)  # of unbroken facts beyond the last
     boundary = np.repeat(edges[cell], 2), np.repeat(heights, 2)[1:-1]
     axes.plot(*boundary, color=RED, linewidth=2.5, label="left edge of the breaking temperature (far right: unbroken)")
-    axes.set(xlabel="temperature t", ylabel="facts, the firmest at the top", ylim=(facts.total, 0))
+    axes.set(xlabel="temperature t", ylabel="facts, most robust at the top", ylim=(facts.total, 0))
     axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
     axes.grid(visible=False)
     temperature_ticks(axes, facts.temperatures)
@@ -168,7 +168,7 @@ def draw_accuracies(axes: Axes, facts: FactAccuracy) -> QuadMesh:
 
 @run_figure(
     "Accuracy against temperature",
-    "The earlier and steeper the curve falls, the less robust is the model's knowledge.",
+    "The earlier and more steeply the curve falls, the less robust is the model's knowledge.",
     "Fastowski et al., Fig. 1",
     lambda run: "frs_accuracy" in run.tables,
 )
@@ -186,22 +186,22 @@ def accuracy_by_temperature(axes: Axes, run: FigureData) -> None:
 
 
 @run_figure(
-    "Facts that hold",
+    "Unbroken facts",
     "The curve crosses one half where half of the facts are broken; those left at the last temperature are unbroken.",
     "survival curve (Kaplan & Meier), beyond the paper",
     lambda run: bool(run.curves.get("frs.survival")),
 )
 def survival(axes: Axes, run: FigureData) -> None:
-    """The share of facts that are not broken at each temperature or before it, with its 95 % interval."""
+    """The share of facts that are still unbroken at each temperature, with its 95 % interval."""
     holding = run.curves["frs.survival"]
     temperatures = sorted(holding)
     estimates = [holding[t] for t in temperatures]
-    draw_survival(axes, temperatures, estimates, BLUE, "facts that hold", interval="95 % interval")
+    draw_survival(axes, temperatures, estimates, BLUE, "unbroken facts", interval="95 % interval")
     axes.axhline(0.5, color=GREY, linestyle="--", linewidth=1)
     _note_line(axes, 0.5, "half of the facts")
     axes.set(xlabel="temperature t", ylabel="share of facts unbroken beyond t", ylim=(0, 1.02), xlim=(0, None))
     temperature_ticks(axes, temperatures)
-    axes.set_title("Facts that hold")
+    axes.set_title("Unbroken facts")
     legend_below(axes)
 
 
@@ -343,7 +343,7 @@ def draw_plane(axes: Axes, facts: Facts, d: float) -> PathCollection:
     ),
 )
 def question_types(axes: Axes, run: FigureData) -> None:
-    """By question type: of the facts at either end of the ranking by robustness, the share at the robust end, with 95 %
+    """For each question type, the share of its facts at the two extremes that are among the most robust, with 95 %
     intervals.
     """
     table = run.tables["frs_types"]

@@ -95,8 +95,8 @@ def reliability_diagram(axes: Axes, run: FigureData) -> None:
     lambda run: bool(_judged(run)),
 )
 def uncertainty_of_right_and_wrong(axes: Axes, run: FigureData) -> None:
-    """Right and wrong answers by their place in the order of each uncertainty score, in ten bins; equal scores have one
-    place, and each distribution sums to 1.
+    """Right and wrong answers by their rank in each uncertainty score, in ten bins; ties share a rank, and each
+    distribution sums to 1.
     """
     judged = _judged(run)
     fig, grid = panels(axes, len(judged), columns=3, width=2.4, height=2.0)

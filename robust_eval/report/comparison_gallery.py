@@ -19,7 +19,7 @@ from robust_eval.plot import certainty_figures as certainty
 from robust_eval.plot import comparison_figures as plot
 from robust_eval.plot.figure_files import save
 from robust_eval.plot.figure_registry import registered
-from robust_eval.plot.frs_figures import FactAccuracy, Facts, certainty_bins, draw_densities, firmest_first
+from robust_eval.plot.frs_figures import FactAccuracy, Facts, certainty_bins, draw_densities, most_robust_first
 from robust_eval.plot.style import figure
 from robust_eval.question import PHYSICS_CATEGORIES
 from robust_eval.report.comparison_summary import SHARED_LETTER, letters
@@ -132,7 +132,7 @@ def _fact_maps(runs: Runs, dataset: str, end: str) -> Iterator[Drawing]:
         names = [point(ACCURACY.name, t) for t in grid]
         if grid and not np.isnan(breaking).all() and {*names} <= {*run.question_metrics}:
             accuracy = np.column_stack([run.values(name) for name in names])
-            maps[label] = firmest_first(accuracy, breaking, grid)
+            maps[label] = most_robust_first(accuracy, breaking, grid)
     first = next(iter(maps.values()), None)
     maps = {
         f"{label} (n = {each.total:,})": each

@@ -16,6 +16,7 @@ from robust_eval.report.page import drawing, template
 from robust_eval.report.wording import few
 from robust_eval.runs.comparison import Comparison
 from robust_eval.runtime.parquet_files import write_parquet
+from robust_eval.runtime.text import enumerated
 from robust_eval.runtime.versions import origin
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.significance import Difference, LogRank
@@ -65,8 +66,7 @@ def _scope(compared: Comparison) -> list[str]:
     """Return the page's sentences on the compared runs and on those left out."""
 
     def listed(setting: str) -> str:
-        values = sorted({str(run.settings[setting]) for run in compared.runs})
-        return " and ".join(filter(None, [", ".join(values[:-1]), values[-1]]))
+        return enumerated(sorted({str(run.settings[setting]) for run in compared.runs}))
 
     def counted(runs: int) -> str:
         return "1 run" if runs == 1 else f"{runs} runs"

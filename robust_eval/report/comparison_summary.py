@@ -10,14 +10,14 @@ from robust_eval.runs.comparison import MARGIN, Comparison, Pair
 from robust_eval.runs.contrast import TRUNCATED, Differing, cautions, contrast, differing, listed, truncation
 from robust_eval.runs.finished_runs import scoring_settings
 from robust_eval.runs.shared_questions import connected
-from robust_eval.runtime.text import number, signed
+from robust_eval.runtime.text import enumerated, number, signed
 from robust_eval.stats.interval import MIN_UNITS
 from robust_eval.stats.significance import LEVEL, compact_letter_display
 
 MAX_SENTENCES = 3
 """Maximum number of pairs with a sentence each; more pairs are ranked."""
 SHARED_LETTER = "Runs that share a letter cannot be distinguished."
-NOT_FIRMER = "their scores say nothing about which model is firmer."
+NO_WINNER = "their scores say nothing about which model is more robust."
 
 
 class Ranking(NamedTuple):
@@ -69,10 +69,10 @@ def _scored_differently(compared: Comparison) -> Iterator[str]:
     if len(compared.measurements) > 1:
         names = " or ".join(name.rpartition(".")[2] for name in settings)
         subject = f"Runs that differ only in {names}" if names else "Some runs"
-        yield f"{subject} are the same answers scored differently, and are shown as one."
+        yield f"{subject} score the same answers differently, and are shown as one."
         return
     values = f" ({listed(settings)})" if settings else ""
-    yield f"These {len(compared.runs)} runs are the same answers scored differently{values}: {NOT_FIRMER}"
+    yield f"These {len(compared.runs)} runs score the same answers differently{values}: {NO_WINNER}"
 
 
 def _without_verdict(compared: Comparison, pairs: Sequence[Pair]) -> Iterator[str]:
@@ -85,7 +85,7 @@ def _without_verdict(compared: Comparison, pairs: Sequence[Pair]) -> Iterator[st
     scored, truncated, few = ([p for p in pairs if p.unjudged == kind] for kind in ("scored", "truncated", "few"))
     for values in dict.fromkeys(listed(different(part)) for part in connected(scored)):
         yield (
-            f"Runs that differ only in scoring ({values}) are the same answers: {NOT_FIRMER} Other pairs are compared "
+            f"Runs that differ only in scoring ({values}) have the same answers: {NO_WINNER} Other pairs are compared "
             "if scored in the same way."
         )
     if truncated:
@@ -100,7 +100,9 @@ def _verdict(compared: Comparison, pair: Pair, family: int) -> str:
     difference = contrast(*(compared.measurements[index] for index in pair[:2]))
     first, second = (compared.measurement_labels.full[index] for index in pair[:2])
     if pair.metric and not pair.differences[pair.metric].n:
-        return f"{first} and {second} cannot be compared: no question has {compared.words(pair.metric)} in both."
+        of_question = (spec := compared.spec(pair.metric)) and spec.of_question
+        words = of_question or compared.words(pair.metric)
+        return f"{first} and {second} cannot be compared: no question has a value of {words} in both."
     cause = {
         "few": f"{first} and {second} share too few independent questions for a verdict ({MIN_UNITS} are needed).",
         "rescored": f"{first} and {second} are also scored differently, so there is no verdict.",
@@ -109,7 +111,7 @@ def _verdict(compared: Comparison, pair: Pair, family: int) -> str:
         "repeated": f"{first} and {second} have the same settings: any difference comes from the machine, the versions "
         "or chance.",
         "seed": f"{first} and {second} differ only in the seed: any difference between them is chance.",
-        "scored": f"{first} and {second} are the same answers scored differently ({difference.words}): {NOT_FIRMER}",
+        "scored": f"{first} and {second} score the same answers differently ({difference.words}): {NO_WINNER}",
         "truncated": f"{first} and {second} are truncated differently ({difference.words}): {TRUNCATED}",
         "number": f"{first} and {second} differ only in the number of answers ({difference.words}), which by itself "
         "changes metrics.",
@@ -134,7 +136,7 @@ def _verdict(compared: Comparison, pair: Pair, family: int) -> str:
 def _variance(variance: AnswerVariance) -> str:
     """Return a sentence on the shares of a difference's variance components, and its interval with more answers."""
     return (
-        f"Variance components of the difference in right answers {at_words(variance.temperature)}: "
+        f"Variance components of the difference in accuracy {at_words(variance.temperature)}: "
         f"{component_shares(variance.components)}. The 95 % interval of the difference in mean accuracy is "
         f"{variance.interval_words}."
     )
@@ -216,8 +218,7 @@ def _ranking(compared: Comparison, metric: str, pairs: Sequence[Pair]) -> Rankin
         start = f"{best[0]} is ahead of all {len(ranked) - 1} others in {compared.words(metric)}"
     else:
         start = (
-            f"{', '.join(best[:-1])} and {best[-1]} are ahead in {compared.words(metric)}, and cannot be "
-            "distinguished from one another"
+            f"{enumerated(best)} are ahead in {compared.words(metric)}, and cannot be distinguished from one another"
         )
     text = (
         f"{start} ({len(pairs)} pairs, each on the {shared} questions that both kept). Two runs count as different "

@@ -95,9 +95,9 @@ def _short_headings(compared: Comparison) -> dict[str, str]:
     measured = {name for run in compared.runs for name in run.metrics}
     specs = {spec.name: spec for run in compared.runs for spec in run.specs if spec.short}
     firsts = {next(iter(scores)) for run in compared.runs if (scores := run.scores())}
-    first_d = f", d = {firsts.pop():g}" if len(firsts) == 1 else ""
+    first_d = f" (d = {firsts.pop():g})" if len(firsts) == 1 else ""
     headings = {
-        name: f"{spec.short.replace(', first d', first_d)}{at}"
+        name: f"{spec.short.replace(' (first d)', first_d)}{at}"
         for spec in specs.values()
         for name, at in ((spec.name, ""), (point(spec.name, 1), ", t = 1"))
         if name in measured
@@ -117,7 +117,7 @@ def runs_table(compared: Comparison) -> Table:
     for run, label in zip(compared.runs, compared.labels, strict=True):
         metrics = (metric_cell(run, n) if n in run.headline_metrics else Cell("") for n in names)
         rows.append([Cell(label, page=run.page), Cell(f"{run.asked}"), Cell(f"{int(run.kept().sum())}"), *metrics])
-    note = "With 95 % intervals. n is the number of questions of a metric. ↑: more is better, ↓: less is better."
+    note = "With 95 % intervals. n is the number of questions of a metric. ↑: higher is better, ↓: lower is better."
     return Table("Runs", header, rows, note=note)
 
 
@@ -187,8 +187,8 @@ def _type_table(compared: Comparison) -> Table:
     """Return a comparison's table of the question types among the most robust facts, over all data sets of a subject
     (Fastowski et al., Fig. 5).
     """
-    header = ["measured", "data sets", "type", "facts", "taken at either end", "most robust", "least robust"]
-    header.append("share most robust")
+    header = ["measured", "data sets", "type", "facts", "facts at each end", "among the most robust"]
+    header += ["among the least robust", "share among the most robust"]
     rows = []
     for subject, datasets, _, shares in compared.types:
         for row in shares.to_pylist():
@@ -199,9 +199,8 @@ def _type_table(compared: Comparison) -> Table:
     score, spec = compared.types[0].score, compared.spec(compared.types[0].score)
     by = (spec.of_question or spec.words) if spec else score
     note = (
-        f"By {by}: among the facts of a type at either end (the most and the least robust), the share at the most "
-        f"robust end. Each end has {PAPER_N:,} facts, or half of all if that is fewer; "
-        "ties count fractionally."
+        f"By {by}: of the facts of each type among the most and the least robust, the share that is among the most "
+        f"robust. Each end has {PAPER_N:,} facts, or half of all if that is fewer; ties count fractionally."
     )
     return Table("Question types among the most and the least robust facts", header, rows, 3, note)
 
@@ -297,8 +296,8 @@ def _question_tables(shared: SharedQuestions) -> Iterator[Table]:
     if len(divided_rows):
         rows = [[*_kept_row(shared, row)] for row in divided_rows]
         note = (
-            f"{int(shared.divided.sum()):,} questions. First come those with the best first metric in the runs that "
-            "kept them. A question is kept if its greedy answer is right, or if the settings select it; a limit on the "
+            f"{int(shared.divided.sum()):,} questions, sorted by the first metric in the runs that kept them, best "
+            "first. A question is kept if its greedy answer is right, or if the settings select it; a limit on the "
             f"number excludes others. {_QUOTED} {len(rows)} are shown; {file_text}"
         )
         title = f"Questions that only some runs kept, {shared.dataset}"

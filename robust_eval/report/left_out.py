@@ -12,6 +12,8 @@ from robust_eval.tracking.result import Result
 
 MAX_CHARACTERS = 100
 """Maximum characters of a question and of an answer in the list of unknown facts."""
+_NEEDED = {"sampler.perturbation.rewrites": "rewrites", "sampler.order.orders": "choices"}
+"""What questions need to be asked, by a setting of the sampler that needs it; the first applies."""
 _NO_REPLY = {"filtered_prompt": "prompts filtered", "filtered_reply": "replies filtered", "error": "failed"}
 
 
@@ -29,13 +31,15 @@ def left_out(result: Result) -> Iterator[str]:
     statuses = Counter(status for status in question_statuses(result) if status in WHY_NOT)
     for status, number in statuses.most_common():
         why = WHY_NOT[status].replace("greedy answer", result.baseline_words)
+        lacking = [f"no {name}" for setting, name in _NEEDED.items() if setting in result.description]
+        why = lacking[0] if lacking and status == "not kept, not asked" else why
         yield f"{_counted(number, 'question')} not sampled: {why}."
     counts = result.counts()
     if text := unanswered(counts):
         yield f"Without an answer: {text}. Filtered and failed answers are left out of every share."
     if text := unread(counts):
         yield f"No answer was found in {text}."
-    if (truncated := counts["replies.cut"]) >= 0.5:  # NaN if unknown
+    if (truncated := counts["replies.truncated"]) >= 0.5:  # NaN if unknown
         yield f"{_counted(truncated, 'reply', 'replies')} truncated by the length limit, and graded without their end."
     for score in result.scores.values():
         yield from score.presentation.left_out

@@ -200,7 +200,7 @@ def _setup(result: Result) -> dict[str, str]:
         "fingerprint of the data": str(settings.get("loaded.dataset.fingerprint", ""))[:12],
         "sampler": ", ".join(samplers).replace("_", " "),
         "seed": settings.get("seed"),
-        "replies": f"{result.replies_came():,.0f}",
+        "replies": f"{result.replies_received():,.0f}",
         "prompts": prompts if result.prompts_asked + result.cache_hits else "",
     }
     for sampler in samplers:

@@ -93,9 +93,11 @@ def frs(score: Score, questions: Sequence[Question]) -> Presentation:
         sentence = "at rising temperature. None of them is known, so there is no FRS."
     claims = []
     if len(defined := breaking[~np.isnan(breaking)]):
-        median, facts_text = np.quantile(defined, 0.5, method="inverted_cdf"), f"the {known_count:,} known facts"
-        held = f"still holds more than half of {facts_text} at t = {levels[-1]:g}"
-        claims = [held if np.isinf(median) else f"has lost half of {facts_text} by t = {median:g}"]
+        median = np.quantile(defined, 0.5, method="inverted_cdf")
+        more, half = ("more than half of ", "half of ") if known_count > 1 else ("", "")
+        facts_text = f"the {known_count:,} known facts" if known_count > 1 else "the one known fact"
+        retained = f"still retains {more}{facts_text} at t = {levels[-1]:g}"
+        claims = [retained if np.isinf(median) else f"has lost {half}{facts_text} by t = {median:g}"]
     claims += most_robust_type(score.by_question[first], [each.type for each in questions], question_groups(questions))
     anchors = _anchors(levels, d, score.settings["unbroken"])
     label = f"mean Factual Robustness Score (FRS), d = {d:g}"
@@ -202,7 +204,7 @@ def certainty(score: Score, questions: Sequence[Question]) -> Presentation:
     entropy, error_rate = (score.formatted(point(spec.name, t)) for spec in (ENTROPY, ERROR_RATE))
     wrong = number(score.curves[CERTAIN_WRONG.name][t].value, ".0f")
     sentence = (
-        f"and again at t = {t:g} (95 % intervals in brackets): the mean entropy of their answers is "
+        f"repeatedly at t = {t:g} (95 % intervals in brackets): the mean entropy of their answers is "
         f"{entropy} nats, their mean error rate {error_rate}; on {wrong} of them the model is certain and wrong."
     )
     columns = {
@@ -243,8 +245,8 @@ def order(score: Score, questions: Sequence[Question]) -> Presentation:
         )
         q, freedom, p = (score.curves[spec.name][t].value for spec in Q.values())
         if not math.isnan(q):
-            test = f"{number(q, '.2f')}, {freedom:.0f} degrees of freedom, p = {number(p, '.2g')}"
-            notes = [f"position bias: Cochran's Q over the positions {test}"]
+            test = f"{number(q, '.2f')} ({freedom:.0f} degrees of freedom, p = {number(p, '.2g')})"
+            notes = [f"position bias: Cochran's Q over positions = {test}"]
     (column,) = _columns(score, t, {ONE_CHOICE.name: ("one choice", "1: the same choice in every order")})
     claims = [f"names the same choice in every order for {consistent} of the questions"]
     columns = [replace(column, digits=0, levels=(0.0, 1.0))]
@@ -263,11 +265,19 @@ def pushback(score: Score, questions: Sequence[Question]) -> Presentation:
     claims = []
     if known_count:
         unbroken = score.formatted(point(challenge.UNBROKEN.name, t), ".0%")
-        sentence += f": {unbroken} of the {known_count} that were right at first withstand it to the end"
+        withstood = f"{unbroken} of the {known_count} that were right at first withstand it"
+        if known_count == 1 and not np.isnan(breaking).all():
+            withstands = "withstands" if np.isinf(breaking).any() else "does not withstand"
+            withstood = f"the one answer that was right at first {withstands} it"
+        sentence += f": {withstood} to the end"
         claims = [f"keeps {unbroken} of its right answers against {turns} turns of pushback"]
     if wrong_count:
         mended = score.formatted(point(challenge.MENDED.name, t), ".0%")
-        sentence += f"; {mended} of the {wrong_count} that were wrong at first are right at the end"
+        sentence += (
+            f"; {mended} of the {wrong_count} that were wrong at first are right at the end"
+            if wrong_count > 1
+            else f"; the one answer that was wrong at first is right at the end in {mended} of its conversations"
+        )
     about = f"first turn of pushback after which too few conversations are right, {at_words(t)}"
     levels = [*range(1, turns + 1), math.inf] if np.isinf(breaking).any() else range(1, turns + 1)
     columns = [Column(challenge.BREAKING.name, "breaking turn", about, breaking, 0, levels)]
@@ -341,7 +351,7 @@ def uncertainty(score: Score, questions: Sequence[Question]) -> Presentation:
         f"{at_words(t)}: wrong {answers} are less certain than right ones with a probability (AUROC) of "
         f"{score.formatted(specs['auroc'], '.2f')}, by {about.label}."
     )
-    presentation.claims = [f"The {errors_by.LEAST} of answers that it is least sure of contain {caught} of its errors"]
+    presentation.claims = [f"The least certain {errors_by.LEAST} of its answers contain {caught} of its errors"]
     anchors = [
         (0.5, "an uncertainty that carries no information"),
         (1.0, "one that is larger for every wrong answer than for any right one"),
@@ -355,9 +365,9 @@ def _table_of_scores(score: Score, names: Sequence[str]) -> Table:
     forms = {
         "auroc": ("AUROC", ".3f"),
         "prr": ("PRR", ".3f"),
-        "caught": (f"errors in the least sure {errors_by.LEAST}", ".0%"),
-        "coverage_10": ("coverage at 10 %", ".0%"),
-        "ece_corrected": ("ECE, corrected", ".3f"),
+        "caught": (f"share of errors in the least certain {errors_by.LEAST}", ".0%"),
+        "coverage_10": ("coverage at 10 % risk", ".0%"),
+        "ece_corrected": ("ECE, bias-corrected", ".3f"),
     }
     rows = []
     for name in names:
@@ -371,7 +381,7 @@ def _table_of_scores(score: Score, names: Sequence[str]) -> Table:
     header = ["score", *(heading for heading, _ in forms.values())]
     wrong, n = (score.tables["uncertainty_scores"][key].to_pylist()[0] for key in ("wrong", "questions"))
     note = f"{wrong:,} of {n:,} {score.settings['target']} answers are wrong. Brackets show 95 % intervals."
-    return Table("Which uncertainty ranks the errors", header, rows, note=note)
+    return Table("How well each uncertainty score ranks the errors", header, rows, note=note)
 
 
 def reliability(score: Score, questions: Sequence[Question]) -> Presentation:
@@ -394,9 +404,9 @@ def reliability(score: Score, questions: Sequence[Question]) -> Presentation:
         k = max(rates)
         every, single = (score.formatted(rates[each], ".0%") for each in (k, 1.0))
         sentence += (
-            f"; {single} of the trials are right, and all of {k:g} trials for {every} of the questions (pass^{k:g})"
+            f"; {single} of the trials are right, and all {k:g} trials for {every} of the questions (pass^{k:g})"
         )
-        claims = [f"gets {every} of its questions right in all of {k:g} trials"]
+        claims = [f"gets {every} of its questions right in all {k:g} trials"]
     if score.values[repeated.ABSTAINED_SHARE.name].value > 0:
         claims.append(f"abstains in {score.formatted(repeated.ABSTAINED_SHARE.name, '.0%')} of its replies")
     if repeated.ANSWERED_UNANSWERABLE.name in score.values:
@@ -419,7 +429,7 @@ def reliability(score: Score, questions: Sequence[Question]) -> Presentation:
             estimates = [score.values[spec.name.replace("{}", f"{k:g}")] for spec in specs]
             rows.append([Cell(f"{k:g}"), *(Cell(number(each.value), interval(each)) for each in estimates)])
         shares = [f"G-Pass@k, τ = {share / 100:g}" for share in repeated.G_PASS]
-        presentation.tables = [Table("Of k trials", ["k", "pass@k", *shares, "pass^k"], rows, 0)]
+        presentation.tables = [Table("Success in k trials", ["k", "pass@k", *shares, "pass^k"], rows, 0)]
     return presentation
 
 
@@ -441,7 +451,7 @@ def variance(score: Score, questions: Sequence[Question]) -> Presentation:
             left_out=[f"The variance is undefined: {score.reasons[varied.STANDARD_ERROR.name]}."],
         )
     shares = varied.component_shares(VarianceComponents(*(score.values[spec.name] for spec in varied.SPECS[:3])))
-    note = f"Variance components of right and wrong answers {at_words(score.settings['temperature'])}: {shares}."
+    note = f"Variance components of correctness {at_words(score.settings['temperature'])}: {shares}."
     header = ["", "questions", "rewrites, with the original", "trials", "standard error"]
     table = Table("Standard error of the mean accuracy", header, rows)
     return Presentation("Variance", columns=[], tables=[table], notes=[note])
@@ -454,7 +464,7 @@ def profile(score: Score, questions: Sequence[Question]) -> Presentation:
     main = ROBUST if ROBUST.name in score.by_question else ROBUST_AT_OWN
     known_count = int(np.count_nonzero(~np.isnan(score.by_question[main.name])))
     robust_share = score.formatted((ROBUST_TO_ALL if optional else main).name, ".0%")
-    claims = [f"holds {robust_share} of the known facts under every perturbation"] if known_count else []
+    claims = [f"retains {robust_share} of the known facts under every perturbation"] if known_count else []
     title = f"All {('two', 'three', 'four', 'five', 'six')[len(optional) + (main is ROBUST)]} methods"
     temperature = "frs" if "frs" in columns else "breaking"
     axes = [ENTROPY.name, temperature, "agreement.difficulty"] if main is ROBUST else []

@@ -43,7 +43,7 @@ def print_summary(result: Result, folder: Path, store: str, ui_command: str | No
     if text := unasked(result):
         console.print(text)
     for each in sampling_warnings(result):
-        console.print(f"{each.problem} {each.remedy}")
+        console.print(f"{each.problem} {each.remedy}".rstrip())
     for score in result.scores.values():
         print_tables(score, console)
     counts = result.counts()

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from robust_eval.answer import NO_REPLY, OUTCOMES, rows
 from robust_eval.metric.greedy import dominant_letter
 from robust_eval.metric.metric_spec import nearest_to_one, point
+from robust_eval.metric.order_metric import ONE_CHOICE
 from robust_eval.metric.thinking_metric import ADDED
 from robust_eval.report.left_out import unanswered, unasked, unread
 from robust_eval.report.wording import few_kept
@@ -47,10 +48,11 @@ def warnings(result: Result) -> Iterator[Caution]:
 def sampling_warnings(result: Result) -> Iterator[Caution]:
     """Yield the warnings about letters, servers, reasoning budgets and truncation, which the terminal shows, too."""
     if (match := dominant_letter(result.questions, result.graded_baseline)) is not None:
+        varied = any(ONE_CHOICE.name in score.curves for score in result.scores.values())
         yield Caution(
             f"The model answers {match.letter} to {match.times:,} of {match.answers:,} questions with choices, and "
             f"{match.letter} is right in {match.right:,}: it may be choosing a position, not an answer.",
-            "Run experiment=order to repeat the questions with other orders of their choices.",
+            "" if varied else "Run experiment=order to repeat the questions with other orders of their choices.",
         )
     yield from _server_warnings(result)
     for score in result.scores.values():
@@ -65,7 +67,7 @@ def sampling_warnings(result: Result) -> Iterator[Caution]:
                 )
     counts = result.counts()
     total = sum(value for name, value in counts.items() if name.startswith("outcomes."))
-    cut = counts["replies.cut"]
+    cut = counts["replies.truncated"]
     if not math.isnan(cut) and total and cut / total >= MIN_CUT_SHARE:
         yield Caution(
             f"{cut:,.0f} of {total:,.0f} sampled replies ({cut / total:.0%}) were truncated by the length limit, and "

@@ -96,9 +96,11 @@ def main_metrics(rows: Sequence[Row]) -> list[Row]:
 
 def sentence(result: Result) -> str:
     """Return one plain sentence on the run and its result."""
-    start = f"{len(result.kept)} of {len(result.candidates())} questions were kept and asked again"
+    verb = "was" if len(result.kept) == 1 else "were"
+    start = f"{len(result.kept)} of {len(result.candidates())} questions {verb} kept and asked"
     text = next((text for score in result.scores.values() if (text := score.presentation.sentence)), "")
-    return f"{start} {text}" if text else f"{start}."
+    again = "" if text.startswith("repeatedly") else " again"
+    return f"{start}{again} {text}" if text else f"{start} again."
 
 
 def asked_words(result: Result) -> str:

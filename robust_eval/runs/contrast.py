@@ -5,6 +5,7 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from robust_eval.runs.finished_runs import FinishedRun, setting_value, settings_that_count
+from robust_eval.runtime.text import enumerated
 
 _SCORING = ("metric", "metric.", "grader.", "reader.", "aggregator.", "question_types", "labels")
 """Prefixes of the settings that determine scores, and not answers."""
@@ -17,13 +18,13 @@ _TRUNCATION = (
 """Last names of the settings of a model that truncate the sampling distribution."""
 TRUNCATED = "truncation removes the tail that high temperatures draw from, so the runs do not measure the same thing."
 _CAUTIONS = {
-    "Servers": ("model.base_url",),
-    "Restrictions of replies to letters": ("*.structured",),
-    "Prompts": ("model.prompt_style", "model.chat_template.*", "*.prompts"),
-    "Number formats": ("model.dtype",),
-    "Length limits": ("*.max_new_tokens", "model.max_completion_tokens"),
+    "Servers differ": ("model.base_url",),
+    "The restriction of replies to letters differs": ("*.structured",),
+    "Prompts differ": ("model.prompt_style", "model.chat_template.*", "*.prompts"),
+    "Number formats differ": ("model.dtype",),
+    "Length limits differ": ("*.max_new_tokens", "model.max_completion_tokens"),
 }
-"""Other settings that move metrics by themselves: a label, and patterns of their names."""
+"""Other settings that move metrics by themselves: a statement, and patterns of their names."""
 
 Differing = Mapping[str, Sequence[Any]]
 """Settings in which runs differ, with the value of each run; None if it has no such setting."""
@@ -47,9 +48,9 @@ class Contrast(NamedTuple):
 
 
 def listed(settings: Differing) -> str:
-    """Return settings with their different values: "metric.frs.d=1 and 5"."""
+    """Return settings with their different values: "metric.frs.d=1, 2 and 5"."""
     words = {name: dict.fromkeys(setting_value(name, value) for value in values) for name, values in settings.items()}
-    return ", ".join(f"{name}={' and '.join(values)}" for name, values in words.items())
+    return "; ".join(f"{name}={enumerated([*values])}" for name, values in words.items())
 
 
 def contrast(one: FinishedRun, other: FinishedRun) -> Contrast:
@@ -92,9 +93,9 @@ def cautions(runs: Sequence[FinishedRun]) -> list[str]:
     sentences = []
     if numbers := _differing_values(runs, _COUNT_SETTINGS):
         sentences.append(f"The number of answers per question differs ({numbers}), which by itself changes metrics.")
-    for subject, patterns in _CAUTIONS.items():
+    for statement, patterns in _CAUTIONS.items():
         if values := _differing_values(runs, patterns):
-            sentences.append(f"{subject} differ ({values}): this may explain part of a difference.")
+            sentences.append(f"{statement} ({values}): this may explain part of a difference.")
     return sentences
 
 

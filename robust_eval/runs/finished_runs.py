@@ -503,8 +503,8 @@ def _without_files(settings: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]
 
 
 def _labels(settings: Sequence[Mapping[str, Any]], lead: str, always: bool) -> list[str]:
-    """Return a label for each run from the settings that differ, the first of correlated ones; labels begin with
-    ``lead`` if it or nothing differs, or ``always``.
+    """Return a label for each run from the settings that differ, the first of correlated ones: "small (top_k=5)".
+    Labels begin with ``lead`` if it or nothing differs, or ``always``.
     """
     names = list(dict.fromkeys(name for each in settings for name in each))
     group_names = [name for name in names if name.partition(".")[0] == lead.partition(".")[0]]
@@ -513,10 +513,10 @@ def _labels(settings: Sequence[Mapping[str, Any]], lead: str, always: bool) -> l
     )
     lead_names = [lead] if always or not chosen or _count_distinct(settings, [lead]) > 1 else []
     short = {name: "" if name == lead else _short(name, names) for name in [*lead_names, *chosen]}
-    return [
-        ", ".join(_setting_label(name, word, each[name]) for name, word in short.items() if name in each)
-        for each in settings
+    texts = [
+        [_setting_label(name, word, each[name]) for name, word in short.items() if name in each] for each in settings
     ]
+    return [f"{each[0]} ({', '.join(each[1:])})" if lead_names and len(each) > 1 else ", ".join(each) for each in texts]
 
 
 def _setting_label(name: str, word: str, value: Any) -> str:

@@ -6,7 +6,7 @@ from robust_eval.tracking.result import Result
 VERDICTS = ("right", "wrong", "not judged", "no reply")
 """Verdicts on an answer, in the order of counts of answers."""
 WHY_NOT = {
-    "not kept, not asked": "they have no greedy answer",
+    "not kept, not asked": "no greedy answer was requested or recorded",
     "not kept, no reply": "no greedy answer was received",
     "not kept, not judged": "the greedy answer has no verdict",
     "not kept, wrong": "the greedy answer is wrong",

@@ -9,7 +9,7 @@ import gzip
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from typing import Any
 from urllib.parse import urlsplit
@@ -84,6 +84,11 @@ def signed(value: float) -> str:
     """
     text = number(value)
     return f"+{text}" if float(text) > 0 else text
+
+
+def enumerated(values: Sequence[str]) -> str:
+    """Return the values as an enumeration: "a, b and c"."""
+    return f"{', '.join(values[:-1])} and {values[-1]}" if len(values) > 1 else values[0]
 
 
 _LISTED = 5

@@ -101,9 +101,9 @@ class KnownFacts(Sampler):
             )
         if longer >= len(known_ids) > 0:
             log.warning(
-                "%d right answers contain more than an accepted answer; sampler.selection=%s keeps only the %d others. "
+                "%d right %s more than an accepted answer; sampler.selection=%s keeps only the other %d. "
                 "For a model that answers in sentences, set sampler.selection=contains, which keeps all",
-                *(longer, self.selection, len(known_ids)),
+                *(longer, "answer contains" if longer == 1 else "answers contain", self.selection, len(known_ids)),
             )
         return self.seeded_sample([question for question in questions if question.id in known_ids], seed)
 

@@ -20,7 +20,7 @@ BINS, MIN_IN_BIN = 10, 40
 for ties.
 """
 LEAST_SURE = 0.2
-"""Share of the answers that are called the least sure."""
+"""Share of the answers that are called the least certain."""
 
 
 def auroc(uncertainty: ArrayLike, correct: ArrayLike) -> float:
@@ -393,8 +393,8 @@ def _area(data: _Ordered) -> tuple[float, Floats]:
 
 
 def _caught(data: _Ordered) -> tuple[float, Floats]:
-    """Return the share of all errors in the least sure answers, and its derivative (n,) by the weight of each question;
-    a cut inside a level takes a part of it.
+    """Return the share of all errors in the least certain answers, and its derivative (n,) by the weight of each
+    question; a cut inside a level takes a part of it.
     """
     n, errors = len(data.wrong), float(data.wrong.sum())
 

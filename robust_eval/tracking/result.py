@@ -89,7 +89,7 @@ class Result:
     def counts(self) -> dict[str, float]:
         """Return the result's counts by MLflow name: questions, prompts, replies, outcomes, rewrites, tokens, seconds.
 
-        Outcomes are counted for rewriting, greedy answers and sampled answers; ``replies.cut`` are sampled ones
+        Outcomes are counted for rewriting, greedy answers and sampled answers; ``replies.truncated`` are sampled ones
         truncated by the length limit, ``replies.uncertain`` greedy and sampled ones. ``questions.equal_in_a_row`` is
         present if it is remarkable, ``replies.served_models`` and ``replies.system_fingerprints`` if there are several,
         and those of the rewriter's model (``rewriting.*``) and the judge's (``verdicts.*``).
@@ -100,11 +100,11 @@ class Result:
         counts: dict[str, float] = {"questions.loaded": len(self.questions) + self.unasked}
         counts |= {"questions.unasked": self.unasked} if self.unasked else {}
         counts["questions.asked"] = len(self.candidates())
-        counts |= {"questions.kept": len(self.kept), "replies.came": self.replies_came()}
-        counts |= {"prompts.asked": self.prompts_asked, "prompts.found": self.cache_hits}
+        counts |= {"questions.kept": len(self.kept), "replies.received": self.replies_received()}
+        counts |= {"prompts.asked": self.prompts_asked, "prompts.cached": self.cache_hits}
         by_sampler = [_outcomes(table) for table in self.graded_by_sampler.values()]
         counts |= {f"outcomes.{outcome}": sum(each[outcome] for each in by_sampler) for outcome in OUTCOMES}
-        counts["replies.cut"] = sum(map(_cut, self.graded_by_sampler.values()))
+        counts["replies.truncated"] = sum(map(_cut, self.graded_by_sampler.values()))
         counts["replies.uncertain"] = sum(map(_uncertain, self.all_graded.values()))
         counts |= {"questions.equal_in_a_row": self.equal_replies_in_a_row} if self.equal_replies_in_a_row else {}
         for prefix, served in self.served.items():
@@ -152,7 +152,7 @@ class Result:
         names = {column: measured.get(column, set()) | served_as(tables, column) for column in SERVED}
         return self.served_names | {"": names}
 
-    def replies_came(self) -> float:
+    def replies_received(self) -> float:
         """Count the replies of all stages; enumerated answers are one for each question and temperature."""
         tables = [self.rewritten.replies, *self.all_graded.values()]
         return sum(count for table in tables for name, count in _outcomes(table).items() if name not in NO_REPLY)

@@ -298,7 +298,7 @@ def test_runs_are_compared_by_themselves_or_by_their_folders(two: list[Evaluatio
     assert by_folder.folder.is_relative_to(tmp_path / "mlruns" / "comparisons")
     verdict, components, what, _ = repr(compared).splitlines()
     assert verdict.startswith("paris and rome share too few independent questions for a verdict (30 are needed). ")
-    assert components.startswith("Variance components of the difference in right answers at t = ")
+    assert components.startswith("Variance components of the difference in accuracy at t = ")
     assert what == "2 runs of paris and rome on <b>mine</b>."
     assert compared._repr_html_().startswith(
         "<p>paris and rome share too few independent questions for a verdict (30 are needed). "

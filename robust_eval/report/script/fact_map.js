@@ -1,9 +1,9 @@
 // The heat map of facts: its rows show their fact next to it, by pointer and by keyboard.
 const rowOf = new Map(index.ids.map((id, row) => [id, row]));
-const mapped = data.map.map((id) => rowOf.get(id)); // from the top, the firmest first
+const mapped = data.map.map((id) => rowOf.get(id)); // from the top, the most robust first
 const area = $("accuracy_by_fact-map");
 
-/** Let the area of the map, a slider from the most fragile to the firmest fact, select a row. */
+/** Let the area of the map, a slider from the least to the most robust fact, select a row. */
 function makeMap() {
   const svg = area.closest("svg");
   const drawn = svg.parentElement;
@@ -12,7 +12,7 @@ function makeMap() {
   const percent = (value, of) => `${(100 * value) / of}%`;
   const mark = element("span", { class: "row" });
   const hint = element("span", { class: "hint", hidden: true });
-  const slider = element("div", { class: "rows", role: "slider", tabindex: "0", "aria-orientation": "vertical", "aria-label": "fact, from the most fragile to the firmest", "aria-valuemin": 1, "aria-valuemax": mapped.length }, mark, hint);
+  const slider = element("div", { class: "rows", role: "slider", tabindex: "0", "aria-orientation": "vertical", "aria-label": "fact, from the least to the most robust", "aria-valuemin": 1, "aria-valuemax": mapped.length }, mark, hint);
   const left = percent(x, whole.width);
   slider.style.cssText = `left: ${left}; top: ${percent(y, whole.height)}; width: ${percent(width, whole.width)}; height: ${percent(height, whole.height)}`;
   svg.setAttribute("role", "img");

@@ -14,8 +14,8 @@ const kinds = [
   ["kept", "kept", "it was asked again", (row) => words.status[row].startsWith("kept")],
   ["unknown", "not known to the model", `the ${data.baseline} is not right`, (row) => /(wrong|no reply|not judged)$/.test(words.status[row])],
   breaking
-    ? ["firm", "never breaks", "it is unbroken at every temperature", (row) => breaking.numbers[row] === Infinity]
-    : ["firm", "always right", "every reply to it is right", (row) => replies(row).length > 0 && replies(row).every(({ whole }) => whole.every(([name]) => name === "right"))],
+    ? ["unbroken", "never breaks", "it is unbroken at every temperature", (row) => breaking.numbers[row] === Infinity]
+    : ["unbroken", "always right", "every reply to it is right", (row) => replies(row).length > 0 && replies(row).every(({ whole }) => whole.every(([name]) => name === "right"))],
   ["disagreement", "answers differ", "its raters, or its repeated answers, disagree", (row) => divided.some(([column, apart]) => apart(column.numbers[row]))],
   ["cut", "truncated", "replies were truncated by the length limit", (row) => replies(row).some(({ cut }) => cut)],
   ["uncertain", "uncertain reading", "the extracted answer and the whole reply disagree on right or wrong", (row) => Boolean(detailed[row]?.greedy_read?.[2]) || replies(row).some(({ uncertain }) => uncertain)],

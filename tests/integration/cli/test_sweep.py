@@ -123,7 +123,7 @@ def test_the_jobs_of_a_sweep_are_named_after_what_differs(models: list[Path], sw
     for child in children:  # under one name, so that the tracker can draw it against d
         assert child.data.metrics["frs"] == child.data.metrics[f"frs.d{child.data.params['metric.frs.d']}"]
     for name in names:
-        assert f"{name}: 6 of 6 questions kept; mean FRS, d = " in output
+        assert f"{name}: 6 of 6 questions kept; mean FRS (d = " in output
     jobs = re.findall(r"^\[[^]]+\]\[HYDRA\] #(\d) : ", output, re.MULTILINE)
     assert jobs == ["0", "1", "2", "3"]
     assert not re.search(r"\bmetric\b\W+value", output)  # the table of a single run

@@ -12,7 +12,12 @@ from experiments import RUN_WITHOUT_FIGURES
 
 from robust_eval.config.groups import PROJECT
 
-STAGES = {"greedy answers", "answers of temperature_sweep", "answers of perturbation", "rewrites, attempt 1"}
+STAGES = {
+    "greedy answers",
+    "sampled answers, temperature_sweep",
+    "sampled answers, perturbation",
+    "rewrites, attempt 1",
+}
 RUN = [
     *("sampler=[temperature_sweep,perturbation]", "metric=[frs,agreement]", "rewriter=llm", "grader=cosine"),
     *("aggregator=clusters", "dataset.limit=1", "sampler.temperature_sweep.selection=none"),

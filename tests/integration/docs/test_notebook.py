@@ -34,7 +34,7 @@ def test_the_notebook_runs_and_shows_figures_and_the_report(tmp_path: Path, monk
     ]
     run, figures, questions, report, own, error = shown
     assert "<p>smollm2-135m on facts: " in run
-    assert "mean FRS, d = 1" in run
+    assert "mean FRS (d = 1)" in run
     assert "frs.d1" in figures
     assert "Which" in questions or "What" in questions
     assert report.startswith('<div><iframe srcdoc="&lt;!doctype html&gt;')

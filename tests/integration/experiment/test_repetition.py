@@ -76,7 +76,7 @@ def test_a_run_as_the_paper_has_it(ask: Ask):
         "error_rate_by_category.png",
     }
     assert sentence(result).startswith(
-        "6 of 6 questions were kept and asked again and again at t = 0.7 (95 % intervals in brackets): the mean entropy"
+        "6 of 6 questions were kept and asked repeatedly at t = 0.7 (95 % intervals in brackets): the mean entropy"
     )
     assert "By category" in (folder / "report.html").read_text(encoding="utf-8")
 
@@ -107,4 +107,4 @@ def test_an_earlier_run_is_scored_by_uncertainty_and_reliability_without_a_reque
     assert pq.read_table(folder / "uncertainty.parquet")["answer_entropy"].to_numpy() == pytest.approx(entropy)
     error_rate = again.scores["certainty"].curves["certainty.error_rate"][0.7].value
     assert again.scores["reliability"].metrics()["reliability.pass_hat.k1"].value == pytest.approx(1 - error_rate)
-    assert "in all of 4 trials" in (folder / "report.html").read_text(encoding="utf-8")
+    assert "in all 4 trials" in (folder / "report.html").read_text(encoding="utf-8")

@@ -96,7 +96,7 @@ def test_the_summary_counts_fates_outcomes_and_tokens(written: tuple[Result, Pat
         assert row["prompt_tokens"] == len(embedded.tokenizer(shown).input_ids)
         assert len(row["token_ids"]) <= 24
     asked = len(replies) + sum(2 + len(question.rewrites) for question in result.kept)
-    assert (figures["prompts.asked"], figures["prompts.found"]) == (asked, 0)
+    assert (figures["prompts.asked"], figures["prompts.cached"]) == (asked, 0)
 
 
 def test_a_second_run_asks_nothing_and_both_models_are_described(written: tuple[Result, Path], ask: Ask):

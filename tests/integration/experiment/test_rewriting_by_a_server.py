@@ -103,7 +103,7 @@ def test_filters_are_counted_by_stage_and_never_asked_again(
         "outcomes.ok": 7,
         "outcomes.filtered_prompt": 2,
     }
-    assert counts["replies.cut"] == 7
+    assert counts["replies.truncated"] == 7
     (table,) = result.graded_by_sampler.values()
     finished = dict(zip(table["text"].to_pylist(), table["finish_reason"].to_pylist(), strict=True))
     assert finished == {"Paris": "length", "a long reply": "length", "": None}

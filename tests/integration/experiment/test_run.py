@@ -119,7 +119,7 @@ def test_a_run_leaves_its_answers_tables_figures_and_report(measure: Callable, c
     shown = capsys.readouterr().out
     assert "tiny on facts: 12 of 12 questions kept" in shown
     assert str(folder / "report.html") in shown
-    assert "mean FRS, d = 1" in shown
+    assert "mean FRS (d = 1)" in shown
 
 
 def test_a_tracked_run_shows_the_summary_in_mlflow(measure: Callable):

@@ -96,7 +96,7 @@ def test_what_an_exact_rule_decides_is_not_asked_and_nothing_is_judged_twice(jud
     result, again = judged(tmp_path, 2, *asked, "metric.certainty.invalid=as_label")
     assert len(verdict_requests(judge)) == 24
     assert again["correct"].tolist() == graded["correct"].tolist()
-    assert (result.summary()["prompts.asked"], result.summary()["prompts.found"]) == (0, 24)
+    assert (result.summary()["prompts.asked"], result.summary()["prompts.cached"]) == (0, 24)
 
 
 def test_verdicts_that_do_not_come_are_missing_and_are_asked_for_again(judge: ScriptedServer, tmp_path: Path):

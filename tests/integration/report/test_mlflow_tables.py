@@ -105,7 +105,7 @@ def test_the_note_of_a_run_is_its_sentence_and_its_figures():
     page, html = rendered(run_note(result(3)))
     assert html.startswith("<ul>\n<li>2 of 3 questions were kept and asked again at rising temperature.</li>\n")
     assert [row[0] for row in page.tables[0]] == [
-        *("metric", "mean FRS, d = 1", "mean FRS, d = 2", "share of unbroken facts (each scores 1)"),
+        *("metric", "mean FRS (d = 1)", "mean FRS (d = 2)", "share of unbroken facts (each scores 1)"),
         *("answer entropy (nats) at t = 0.2", "answer entropy (nats) at t = 1"),
     ]
     assert page.tables[0][3] == ["share of unbroken facts (each scores 1)", "0.500", "0.250 to 0.750", ""]

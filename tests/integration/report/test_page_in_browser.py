@@ -514,7 +514,7 @@ def test_the_first_screen_says_what_came_out_as_the_summary_has_it(browser: Brow
     said = page.locator(".headline p").all_inner_texts()
     assert said[0].startswith(f"It gets {number(summary['accuracy.greedy'], '.0%')} (")
     assert summary["frs.breaking_temperature.median"] is None  # more than half are unbroken
-    assert said[2] == "It still holds more than half of the 51 known facts at t = 2."
+    assert said[2] == "It still retains more than half of the 51 known facts at t = 2."
     assert len(said) == 5  # of the whole and of each method, and nothing of one kind of questions
     assert page.locator(".scale strong").inner_text() == number(summary["frs.d1"])
     assert page.locator(".scale dt").all_inner_texts()[0] == "0.143"  # H = 1, t_b = 0.2: f = −1 / 1.2

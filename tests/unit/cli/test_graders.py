@@ -67,11 +67,11 @@ def test_the_figures_of_a_grader_are_counts_shares_and_an_interval():
             "F1": 2 / 3,  # precision and recall are both two thirds
             "kappa": 7 / 15,  # 6/8 agree, 34/64 would by chance
             "called right": 3,
-            "wrong of called right": 1,
-            "share wrong of called right": 1 / 3,
+            "called right but wrong": 1,
+            "share of replies called right that are wrong": 1 / 3,
             "called wrong": 5,
-            "right of called wrong": 1,
-            "share right of called wrong": 1 / 5,
+            "called wrong but right": 1,
+            "share of replies called wrong that are right": 1 / 5,
         },
         abs=1e-5,
     )

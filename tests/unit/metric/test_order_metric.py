@@ -74,7 +74,7 @@ def test_a_model_that_always_says_a_is_right_where_the_right_choice_stands_first
         "of the answers are right with the right choice at position 1, 0% at position 2."
     )
     assert [note.partition(" 160.00")[0] for note in found.presentation.notes] == [
-        "position bias: Cochran's Q over the positions"
+        "position bias: Cochran's Q over positions ="
     ]
 
 

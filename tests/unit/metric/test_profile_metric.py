@@ -154,7 +154,7 @@ def test_what_breaks_a_fact_first_is_what_it_withstands_least_of():
         "repetition 17%, thinking 17%."
     )
     every = found.formatted("profile.robust_to_all", ".0%")
-    assert list(found.presentation.claims) == [f"holds {every} of the known facts under every perturbation"]
+    assert list(found.presentation.claims) == [f"retains {every} of the known facts under every perturbation"]
 
 
 def test_without_a_temperature_a_fact_is_firm_if_it_withstands_rewording_and_repetition():

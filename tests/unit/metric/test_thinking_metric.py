@@ -141,5 +141,5 @@ def test_frs_after_thought_is_that_of_the_mean_over_thoughts():
 
 @pytest.mark.parametrize("forms", [["choices CAB"], ["budget low", "budget 8"]])
 def test_answers_without_a_budget_or_of_two_units_are_refused(forms: list[str]):
-    with pytest.raises(UserError, match=r"^metric=thinking needs answers with a reasoning budget in their form"):
+    with pytest.raises(UserError, match=r"^metric=thinking needs answers that state their reasoning budget"):
         scored([answer("a", form, "x") for form in forms])

@@ -140,7 +140,7 @@ def test_two_scores_are_compared_on_the_questions_that_have_both():
 def test_the_first_screen_says_how_many_errors_the_least_sure_answers_hold():
     score = present(scored(), QUESTIONS)
     (claim,) = score.presentation.claims
-    assert claim.startswith("The 20 % of answers that it is least sure of contain 60 %")
+    assert claim.startswith("The least certain 20 % of its answers contain 60 %")
     (table,) = score.presentation.tables
     assert [row[0].value for row in table.rows] == [
         *("answer entropy", "disagreement", "−ln P(greedy answer)", "initial entropy H")

@@ -18,7 +18,7 @@ from robust_eval.metric.frs_specs import ACCURACY, FRS, SURVIVAL
 from robust_eval.metric.metric_spec import MetricSpec, spec_of
 from robust_eval.plot import certainty_figures, comparison_figures, frs_figures
 from robust_eval.plot.figure_registry import registered
-from robust_eval.plot.frs_figures import Facts, firmest_first
+from robust_eval.plot.frs_figures import Facts, most_robust_first
 from robust_eval.runs.figure_data import FigureData
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import SHARE
@@ -119,7 +119,7 @@ FIGURES: dict[str, Callable[[Axes], Any]] = {
         FRS,
         "Scores",
     ),
-    "survival of runs starts at one": on_axes(comparison_figures.by_temperature, CURVES, SURVIVAL, "Facts that hold"),
+    "survival of runs starts at one": on_axes(comparison_figures.by_temperature, CURVES, SURVIVAL, "Unbroken facts"),
     "a bound beyond its value by rounding is drawn at the value": on_axes(
         comparison_figures.by_temperature, {"small": AT_THE_VALUE}, ACCURACY, "Accuracy"
     ),
@@ -161,7 +161,7 @@ FIGURES: dict[str, Callable[[Axes], Any]] = {
     ),
     "maps of facts have one height": on_axes(
         comparison_figures.accuracy_by_fact,
-        {name: firmest_first(np.full((n, 3), 0.5), np.full(n, 1.0), WIDE) for name, n in (("a", 2), ("b", 3))},
+        {name: most_robust_first(np.full((n, 3), 0.5), np.full(n, 1.0), WIDE) for name, n in (("a", 2), ("b", 3))},
         "title",
     ),
 }

@@ -45,7 +45,7 @@ def test_the_title_of_the_map_has_the_number_of_facts(n, title):
 def test_of_many_facts_those_at_even_distances_are_drawn_and_all_are_counted():
     n = 10 * plot.MAX_ROWS
     breaking = np.random.default_rng(0).permutation(n).astype(float)
-    drawn = plot.firmest_first(np.ones((n + 1, 1)), np.append(breaking, np.nan), [0.2])
+    drawn = plot.most_robust_first(np.ones((n + 1, 1)), np.append(breaking, np.nan), [0.2])
     assert drawn.total == n
     assert len(drawn.accuracy) == len(drawn.rows) == plot.MAX_ROWS
     assert drawn.breaking.tolist() == breaking[drawn.rows].tolist()

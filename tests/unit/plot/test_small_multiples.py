@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from robust_eval.plot import comparison_figures as plot
-from robust_eval.plot.frs_figures import firmest_first
+from robust_eval.plot.frs_figures import most_robust_first
 
 GRID = [0.5, 1.0, 1.5]
 
@@ -23,7 +23,8 @@ def titles(drawn):
 
 def test_maps_of_facts_have_one_scale_rows_of_one_height_and_one_legend(drawn):
     maps = {
-        name: firmest_first(np.full((n, 3), 0.5), np.full(n, 1.0), GRID) for name, n in (("small", 40), ("large", 60))
+        name: most_robust_first(np.full((n, 3), 0.5), np.full(n, 1.0), GRID)
+        for name, n in (("small", 40), ("large", 60))
     }
     plot.accuracy_by_fact(drawn.subplots(), maps, "title")
     assert titles(drawn) == ["small", "large"]
@@ -37,7 +38,7 @@ def test_maps_of_facts_have_one_scale_rows_of_one_height_and_one_legend(drawn):
 
 @pytest.mark.parametrize(("number", "rows", "columns"), [(2, 1, 2), (3, 2, 2), (4, 2, 2)])
 def test_maps_of_facts_stand_in_a_rectangle(drawn, number, rows, columns):
-    one = firmest_first(np.ones((2, 3)), np.ones(2), GRID)
+    one = most_robust_first(np.ones((2, 3)), np.ones(2), GRID)
     plot.accuracy_by_fact(drawn.subplots(), {f"model {place}": one for place in range(number)}, "title")
     assert drawn.axes[0].get_gridspec().get_geometry() == (rows, columns)
 
@@ -45,7 +46,7 @@ def test_maps_of_facts_stand_in_a_rectangle(drawn, number, rows, columns):
 @pytest.mark.parametrize("number", [1, 2, 4])
 def test_no_label_of_a_temperature_lies_on_another(drawn, number):
     grid = np.arange(0.2, 2.01, 0.2)
-    one = firmest_first(np.ones((2, 10)), np.ones(2), grid)
+    one = most_robust_first(np.ones((2, 10)), np.ones(2), grid)
     plot.accuracy_by_fact(drawn.subplots(), {f"model {place}": one for place in range(number)}, "title")
     drawn.canvas.draw()
     labels = [label for label in drawn.axes[number - 1].get_xticklabels() if label.get_text()]

@@ -87,12 +87,12 @@ def test_the_page_is_whole_and_loads_nothing(comparison):
     assert page.tags.count("figure") == 6
     assert labels(page)[:7] == [
         "3 runs",
-        "Mean FRS, d = 1, by run",
+        "Mean FRS (d = 1), by run",
         "Accuracy of every fact, data set facts: small (n = 3), large (n = 3)",
         "Mean FRS for each d, facts",
         "Accuracy against temperature, facts",
-        "Facts that hold, facts",
-        "Paired differences: mean FRS, d = 1",
+        "Unbroken facts, facts",
+        "Paired differences: mean FRS (d = 1)",
     ]
 
 
@@ -289,7 +289,7 @@ def test_questions_and_answers_are_no_more_than_text(text, plain, tmp_path):
     assert [row[0] for row in page.tables[5][1:]] == [f"c {shown}", f"d {shown}"]
     assert [row[2] for row in page.tables[5][1:]] == [
         f"not kept “{seen if len(seen) <= 300 else seen[:300] + '…'}” ✗ wrong",
-        f"kept (FRS, d = 1: 0.750) “{seen if len(seen) <= 300 else seen[:300] + '…'}” ✓ right",
+        f"kept (FRS (d = 1): 0.750) “{seen if len(seen) <= 300 else seen[:300] + '…'}” ✓ right",
     ]
     read = rendered(markdown)
     assert read.tags == rendered(plain[1]).tags

@@ -69,7 +69,7 @@ def test_a_comparison_opens_with_the_best_six_runs_and_the_letters_of_their_grou
     runs = [run(by / 10, 0.02 if by == 4 else 0.001 * (by % 3), f"model {by}") for by in (3, 1, 4, 0, 5, 2, 4.005, 6)]
     table = opening_table(compare(runs))
     assert table.title == "8 runs"
-    assert table.header == ["run", "group", "mean FRS, d = 1", "kept"]
+    assert table.header == ["run", "group", "mean FRS (d = 1)", "kept"]
     assert [[row[0].value, row[1].value] for row in table.rows] == [
         ["model 3", "d"],
         ["model 4", "c"],
@@ -85,7 +85,7 @@ def test_a_comparison_opens_with_the_best_six_runs_and_the_letters_of_their_grou
 def test_without_a_verdict_on_a_pair_there_are_no_letters():
     few = [run(n=29), run(0.1, n=29, name="large")]
     scored = [run(grader__contains="word"), run(0.01, 0.02, grader__contains="nothing")]
-    assert [opening_table(compare(runs)).header for runs in (few, scored)] == [["run", "mean FRS, d = 1", "kept"]] * 2
+    assert [opening_table(compare(runs)).header for runs in (few, scored)] == [["run", "mean FRS (d = 1)", "kept"]] * 2
 
 
 @pytest.mark.parametrize("columns", [60, 80, 200])

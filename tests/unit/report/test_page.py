@@ -153,8 +153,8 @@ def test_the_types_among_the_most_and_the_least_robust_facts_are_shown_with_what
     result: Result, tmp_path: Path
 ):
     said = types_section(result, tmp_path)
-    assert "By FRS, d = 1: among the facts of a type at either end (the 2 most and the 2 least robust of 5)" in said
-    assert "The paper takes 1,000 at either end; there are too few facts for that. Facts without a type: 1." in said
+    assert "By FRS (d = 1): of the facts of each type among the 2 most and the 2 least robust of 5, " in said
+    assert "The paper takes 1,000 at each end; there are too few facts for that. Facts without a type: 1." in said
     assert "predicts" not in said
     assert re.findall(r"(no type|Location|Numerical) (\d) ([\d.]+) ([\d.]+) (\S+)", said) == [
         ("no type", "1", "0.0", "0.0", "undefined"),
@@ -241,8 +241,8 @@ def test_prompts_and_replies_are_counted_apart(result: Result, tmp_path: Path):
         graded_baseline=result.graded_baseline.set_column(place, result.graded_baseline.schema.field("outcome"), lost),
         graded_by_sampler={"temperature_sweep": trials},
     )
-    counts = {name: asked.counts()[name] for name in ("prompts.asked", "prompts.found", "replies.came")}
-    assert counts == {"prompts.asked": 12, "prompts.found": 0, "replies.came": 65}
+    counts = {name: asked.counts()[name] for name in ("prompts.asked", "prompts.cached", "replies.received")}
+    assert counts == {"prompts.asked": 12, "prompts.cached": 0, "replies.received": 65}
     write_page(asked, [], tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "<dt>replies</dt><dd>" in text
@@ -290,7 +290,7 @@ def test_a_figure_of_many_digits_is_rounded_to_the_same_number_wherever_it_is_sh
 
 def test_the_headline_shows_what_a_person_wants_first(result: Result):
     assert [row[:4] for row in headline_rows(result.scores["frs"])] == [
-        ("mean FRS, d = 1", "0.560", "0.400 to 0.700", "5"),
+        ("mean FRS (d = 1)", "0.560", "0.400 to 0.700", "5"),
         ("share of unbroken facts (each scores 1)", "0.167", "0.000 to 0.400", "6"),
         ("median breaking temperature", "unbroken", "", ""),
         ("broken facts", "4", "", ""),
