@@ -64,7 +64,7 @@ LEAST = f"{LEAST_SURE:.0%}".replace("%", " %")
 _METRICS: dict[str, tuple[str, dict[str, Any]]] = {
     "prr": ("prediction rejection ratio", {"more_is_better": True}),
     "aurc": ("area under risk-coverage", {"more_is_better": False}),
-    "caught": (f"share of errors in the least certain {LEAST}", {"more_is_better": True}),
+    "caught": (f"share of errors in the least certain {LEAST}", {"limits": SHARE, "more_is_better": True}),
     **{
         f"coverage_{risk}": (f"coverage at {risk} % risk", {"limits": SHARE, "more_is_better": True, "mean": False})
         for risk in RISKS

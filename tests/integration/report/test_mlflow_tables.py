@@ -67,7 +67,7 @@ def test_names_are_no_more_than_text_in_a_note():
     assert [sign for sign in ("://", "www.", "@") if sign in note] == []  # what some readers make links of
     page, html = rendered(note)
     assert set(page.tags) == {"ul", "li", "p", "strong", "table", "thead", "tbody", "tr", "th", "td"}
-    assert page.tables[0][1][0] == f"{' '.join(name.split())}, d=1".replace("\u202e", "\\u202e")
+    assert page.tables[0][1][0] == f"{' '.join(name.split())} (d=1)".replace("\u202e", "\\u202e")
     assert "&lt;b&gt;" in html
 
 

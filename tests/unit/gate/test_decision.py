@@ -301,7 +301,7 @@ def test_wordings_are_repetitions_too_but_other_forms_and_temperatures_are_not(t
         decided(one, own, GateSettings({"firmness": 0.02}))
 
 
-@pytest.mark.parametrize(("measures", "label"), [("", "mine (points)"), ("memory", "memory (mine (points))")])
+@pytest.mark.parametrize(("measures", "label"), [("", "mine (points)"), ("memory", "memory (mine, points)")])
 def test_a_figure_is_called_by_what_its_metric_says_that_it_measures(tmp_path: Path, measures: str, label: str):
     one, other = gated_run(tmp_path / "one", 3), gated_run(tmp_path / "other", 3)
     mine = MetricSpec("frs.d{}", "mine", unit="points", more_is_better=True, construct=measures)

@@ -194,7 +194,7 @@ def test_the_report_has_a_row_of_rates_for_each_number_of_trials():
     presentation = present(scored(trials()), QUESTIONS).presentation
     assert [row[0].value for row in presentation.tables[0].rows] == ["1", "2", "4"]
     assert presentation.claims[0].startswith("gets 25%")
-    assert "all of 4 trials" in presentation.claims[0]
+    assert "all 4 trials" in presentation.claims[0]
 
 
 def test_answers_that_cannot_be_counted_are_refused():

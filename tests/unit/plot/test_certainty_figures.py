@@ -51,7 +51,7 @@ def test_an_entropy_beyond_the_greatest_is_refused_in_the_histogram():
 
 @pytest.mark.parametrize("most", [0.0, -1.0, NAN])
 def test_the_greatest_entropy_is_above_zero(most):
-    with figure() as (_, axes), pytest.raises(ValueError, match="most"):
+    with figure() as (_, axes), pytest.raises(ValueError, match="largest entropy"):
         error_against_entropy(axes, [0.0], [0.0], most)
 
 

@@ -228,9 +228,9 @@ def test_names_are_escaped_in_the_page(strange):
     page = Page(html)
     assert (page.tags.count("b"), page.tags.count("i")) == (0, 0)
     assert [row[0] for row in page.tables[1][1:]] == [
-        f"{STRANGE}, d=1 on one|<i>",
-        f"{STRANGE}, d=5 on one|<i>",
-        "large, d=1 on facts",
+        f"{STRANGE} (d=1) on one|<i>",
+        f"{STRANGE} (d=5) on one|<i>",
+        "large (d=1) on facts",
     ]
     assert page.tables[2][0][2:] == ["FRS, one|<i>", "unbroken facts", "FRS, facts", "unbroken facts"]
     assert page.headings[-1] == f"{STRANGE} on one|<i> against large on facts"
@@ -379,13 +379,13 @@ def test_every_estimate_of_every_run_is_in_the_table_for_programs(comparison):
     }
     other_d = {name: each for name, each in SMALL.items() if name != "frs.d1"}
     n = {name: 4 if name == "accuracy.greedy" else 3 for name in [*SMALL, "frs.d5"]}
-    expected = [("small, d=1", name, *each, n[name]) for name, (_, each) in SMALL.items()]
-    expected += [("small, d=1", "frs", 0.75, 0.5, 1.0, NAN)]  # nothing says how many these rest on
-    expected += [("small, d=5", name, *each, n[name]) for name, (_, each) in other_d.items()]
-    expected += [("small, d=5", "frs.d5", 0.5, 0.25, 0.75, 3), ("small, d=5", "frs", 0.5, 0.25, 0.75, NAN)]
-    expected += [("large, d=1", name, *each, n[name]) for name, (_, each) in LARGE.items()]
-    expected += [("large, d=1", "frs", 0.5, 0.25, 0.75, NAN)]
-    expected += [("large, d=1", "frs.breaking_temperature.median", NAN, NAN, NAN, NAN)]
+    expected = [("small (d=1)", name, *each, n[name]) for name, (_, each) in SMALL.items()]
+    expected += [("small (d=1)", "frs", 0.75, 0.5, 1.0, NAN)]  # nothing says how many these rest on
+    expected += [("small (d=5)", name, *each, n[name]) for name, (_, each) in other_d.items()]
+    expected += [("small (d=5)", "frs.d5", 0.5, 0.25, 0.75, 3), ("small (d=5)", "frs", 0.5, 0.25, 0.75, NAN)]
+    expected += [("large (d=1)", name, *each, n[name]) for name, (_, each) in LARGE.items()]
+    expected += [("large (d=1)", "frs", 0.5, 0.25, 0.75, NAN)]
+    expected += [("large (d=1)", "frs.breaking_temperature.median", NAN, NAN, NAN, NAN)]
     found = [tuple(NAN if each is None else each for each in row.values()) for row in table.to_pylist()]
     assert [row[:2] for row in found] == [row[:2] for row in expected]
     np.testing.assert_array_equal([row[2:] for row in found], [row[2:] for row in expected])

@@ -194,7 +194,7 @@ def test_runs_that_differ_in_d_alone_are_one_measurement():
     ]
     compared = compare(runs)
     assert [one is other for one, other in zip(compared.runs, runs, strict=True)] == [True] * 4
-    assert compared.labels == ["small, d=1", "small, d=5", "large, d=1", "large, d=5"]
+    assert compared.labels == ["small (d=1)", "small (d=5)", "large (d=1)", "large (d=5)"]
     assert compared.repetitions == 0
     assert compared.measurement_labels.full == ["small", "large"]
     assert [list(one.scores()) for one in compared.measurements] == [[1.0, 5.0], [1.0, 5.0]]

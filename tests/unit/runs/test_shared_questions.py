@@ -132,8 +132,8 @@ def test_parts_of_a_data_set_share_their_questions():
     few = run("small", {"frs.d1": [0.5]}, "a", dataset__limit=1)
     more = run("small", {"frs.d1": [0.25, 0.5]}, "ab", dataset__limit=2)
     found = only(few, more)
-    assert found.dataset == "facts, limit 1 and facts, limit 2"
-    assert found.measured == ["small on facts, limit 1", "small on facts, limit 2"]
+    assert found.dataset == "facts (limit 1) and facts (limit 2)"
+    assert found.measured == ["small on facts (limit 1)", "small on facts (limit 2)"]
     assert found.ids == ["a"]
 
 

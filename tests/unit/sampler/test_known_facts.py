@@ -67,8 +67,8 @@ SENTENCES = graded(
             SENTENCES,
             {},
             (
-                "2 right answers contain more than an accepted answer; sampler.selection=exact_match keeps only the other "
-                "2. For a model that answers in sentences, set sampler.selection=contains, which keeps all"
+                "2 right answers contain more than an accepted answer; sampler.selection=exact_match keeps only the "
+                "other 2. For a model that answers in sentences, set sampler.selection=contains, which keeps all"
             ),
         ),
         (SENTENCES, {"selection": "contains"}, ""),
