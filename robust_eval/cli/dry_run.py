@@ -94,8 +94,8 @@ def _plan_table(stages: Sequence[Stage], served: bool, priced: bool) -> Table:
     columns = [
         "answers",
         *(["requests"] if served else []),
-        "prompt tokens",
-        "completion tokens",
+        "prompt\ntokens",
+        "completion\ntokens",
         *(["USD"] if priced else []),
     ]
     table = titled("Planned requests", "", *columns, left=[""])
@@ -107,7 +107,7 @@ def _plan_table(stages: Sequence[Stage], served: bool, priced: bool) -> Table:
         table.add_row(name, f"{'≤ ' if is_upper_bound else ''}{workload.answers:,}", *requests, *tokens, *cost)
 
     for stage in stages:
-        add(stage.name.removeprefix("sampled answers, "), stage.workload(), stage.is_upper_bound)
+        add(stage.name.removeprefix("sampled answers (").rstrip(")"), stage.workload(), stage.is_upper_bound)
     table.add_section()
     add("total", total(stages), any(stage.is_upper_bound for stage in stages))
     return table

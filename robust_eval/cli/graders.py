@@ -196,8 +196,8 @@ def agreement_row(agreement: Agreement) -> list[str]:
     """Return the metrics of a grader as cells of the table."""
     metrics = agreement.metrics()
     shares = [
-        f"{number(metrics[f'share {part} of {whole}'], '.1%')} "
-        f"({metrics[f'{part} of {whole}']:.0f} of {metrics[whole]:.0f})"
+        f"{number(metrics[f'share of replies {whole} that are {part}'], '.1%')} "
+        f"({metrics[f'{whole} but {part}']:.0f} of {metrics[whole]:.0f})"
         for part, whole in (("wrong", "called right"), ("right", "called wrong"))
     ]
     low, high = (number(metrics[f"accuracy_{end}"], ".1%") for end in ("low", "high"))

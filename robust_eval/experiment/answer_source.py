@@ -223,7 +223,7 @@ class SampledSource:
 
     def stage(self, sampler: str) -> str:
         """Return the name of a sampler's answers in progress bars and logs."""
-        return "sampled answers" if len(self.samplers) == 1 else f"sampled answers, {sampler}"
+        return "sampled answers" if len(self.samplers) == 1 else f"sampled answers ({sampler})"
 
     def description(self) -> dict[str, Any]:
         """Return the source's metadata: supported temperatures, if not all, and the gaps of a profile, if any."""

@@ -128,7 +128,7 @@ def breaking_temperature(threshold: float = 0.5) -> Metric:
 
 @metric(scores="unreduced")
 def unbroken_share(threshold: float = 0.5) -> Metric:
-    """Metric for inspect_ai: share of the facts that hold at every temperature."""
+    """Metric for inspect_ai: share of the facts that are unbroken at every temperature."""
 
     def compute(scores: list[SampleScore]) -> Value:
         answers = ScoredAnswers(scores, known=True)

@@ -270,7 +270,7 @@ def _of_questions(
 
 
 def _of_turns(score: Score, temperatures: Sequence[float], turns: Sequence[int]) -> pa.Table:
-    """Return the share of facts that hold after each turn of pushback, and both accuracies, with their intervals."""
+    """Return the share of facts unbroken after each turn of pushback, and both accuracies, with their intervals."""
     records = []
     for t in temperatures:
         for turn in turns:

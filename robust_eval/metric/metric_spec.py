@@ -115,7 +115,7 @@ class MetricSpec:
 
     >>> score = MetricSpec("frs.d{}", "mean FRS (d = {})")
     >>> score.for_name("frs.d0.5").label, score.for_name("frs.survival")
-    ('mean FRS, d = 0.5', None)
+    ('mean FRS (d = 0.5)', None)
     >>> MetricSpec("certainty.entropy", "answer entropy", unit="nats").for_name("certainty.entropy.t1").words
     'answer entropy (nats) at t = 1'
     >>> MetricSpec("mine.right", "share right", limits=SHARE, shown=DETAIL).shown == HEADLINE

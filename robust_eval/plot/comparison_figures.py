@@ -173,7 +173,7 @@ def _draw_groups(axes: Axes, by_label: Mapping[str, Mapping[str, Estimate]]) -> 
 
 
 def _steps(axes: Axes, curves: Curves) -> None:
-    """Draw Kaplan-Meier curves P(t_b > t): the share of facts that hold beyond each temperature, with 95 % intervals.
+    """Draw Kaplan-Meier curves P(t_b > t): the share of facts unbroken beyond each temperature, with 95 % intervals.
 
     All unbroken facts are censored at the last temperature, so the estimate is that share. A break lies between two
     temperatures of the grid; a step is at the later one.

@@ -30,7 +30,7 @@ def holds_beyond(breaking: Floats, accuracy: Floats, levels: Floats) -> Floats:
 
 
 def kaplan_meier(holds: Floats, groups: Sequence[str] | None = None) -> list[Estimate]:
-    """Return the survival curve: the share of facts that hold beyond each level.
+    """Return the survival curve: the share of facts unbroken beyond each level.
 
     ``holds`` (n, T) is 1 as long as a fact holds, 0 from its break on, NaN from the level on at which it is censored;
     each fact counts at the levels before that. ``groups`` (n,) are labels of questions that depend on one another.

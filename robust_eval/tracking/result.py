@@ -104,7 +104,7 @@ class Result:
         counts |= {"prompts.asked": self.prompts_asked, "prompts.cached": self.cache_hits}
         by_sampler = [_outcomes(table) for table in self.graded_by_sampler.values()]
         counts |= {f"outcomes.{outcome}": sum(each[outcome] for each in by_sampler) for outcome in OUTCOMES}
-        counts["replies.truncated"] = sum(map(_cut, self.graded_by_sampler.values()))
+        counts["replies.truncated"] = sum(map(_truncated, self.graded_by_sampler.values()))
         counts["replies.uncertain"] = sum(map(_uncertain, self.all_graded.values()))
         counts |= {"questions.equal_in_a_row": self.equal_replies_in_a_row} if self.equal_replies_in_a_row else {}
         for prefix, served in self.served.items():
@@ -212,7 +212,7 @@ def _weight(table: pa.Table, chosen: pa.ChunkedArray) -> float:
     return float(reply_weights(table)[chosen.fill_null(False).to_numpy(zero_copy_only=False).astype(bool)].sum())
 
 
-def _cut(table: pa.Table) -> float:
+def _truncated(table: pa.Table) -> float:
     """Count the replies truncated by the length limit; NaN without finish reasons."""
     if table["finish_reason"].null_count == table.num_rows:
         return math.nan

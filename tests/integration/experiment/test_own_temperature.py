@@ -100,7 +100,7 @@ def test_a_model_without_a_temperature_is_profiled_under_all_else_that_it_allows
         planned = stages_of(configuration(*SMALL, "model=openai_compatible", *served, f"paths.mlruns={tmp_path}"))
         assert [stage.name for stage in planned if stage.requests] == [
             "most frequent answers",
-            *(f"sampled answers, {name}" for name in ("perturbation", "repetition", "challenge", "thinking")),
+            *(f"sampled answers ({name})" for name in ("perturbation", "repetition", "challenge", "thinking")),
             "answers to unanswerable questions",
         ]
         assert chosen in caplog.messages  # a plan of the same day knows the server

@@ -31,7 +31,7 @@ def test_every_other_reason_is_told_apart(result: Result):
         "2 questions not sampled: the greedy answer is wrong.",
         "1 question not sampled: the greedy answer is right, but not an exact match of an accepted answer.",
         "1 question not sampled: other questions were selected, or the answer was not certain enough.",
-        "1 question not sampled: they have no greedy answer.",
+        "1 question not sampled: no greedy answer was requested or recorded.",
         f"Without an answer: greedy answers: 1 replies filtered, 1 failed. {DENOMINATOR}",
     ]
 
