@@ -14,8 +14,8 @@ from robust_eval.config.groups import PROJECT
 
 STAGES = {
     "greedy answers",
-    "sampled answers, temperature_sweep",
-    "sampled answers, perturbation",
+    "sampled answers (temperature_sweep)",
+    "sampled answers (perturbation)",
     "rewrites, attempt 1",
 }
 RUN = [
