@@ -176,7 +176,7 @@ class SamplingLoop:
         with self.watch.stage("baseline"), suppress(NothingKeptError):  # a later block may keep some
             candidates = source.candidates(block.questions)
             if omitted := len(block.questions) - len(candidates):
-                log.info("%d questions are left out: no rewrites, choices or accepted answers, as needed", omitted)
+                log.info("%d questions without needed rewrites, choices or accepted answers are left out", omitted)
             block = block._replace(baseline_answers=source.baseline(candidates))
             self._write(block)
             block = block._replace(graded_baseline=self.reply_grader.grade(candidates, block.baseline_answers))
