@@ -475,7 +475,7 @@ def _as_model_config(model: object) -> ModelConfig:
     if callable(model):
         return FunctionModel(model, getattr(model, "__name__", type(model).__name__))
     raise UserError(
-        "model must be the name of an option, a function from prompts to texts, or an instance of a subclass of "
+        "model must be the name of an option, a function from prompts to strings, or an instance of a subclass of "
         f"robust_eval.ModelConfig, not {type(model).__name__}"
     )
 

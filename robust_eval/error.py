@@ -15,7 +15,7 @@ class UserError(ValueError):
     >>> grade_reply("B", choices=["3 m/s"])
     Traceback (most recent call last):
         ...
-    robust_eval.error.UserError: choices must contain 2 to 13 texts, not 1
+    robust_eval.error.UserError: choices must contain 2 to 13 strings, not 1
     """
 
 
@@ -30,7 +30,7 @@ def writing(content: str, path: Path) -> Iterator[None]:
         yield
     except OSError as problem:
         reason = problem.strerror or first_line(problem)
-        raise UserError(f"{content} cannot be written to {path}: {reason}; choose another place") from problem
+        raise UserError(f"{content} cannot be written to {path}: {reason}; choose another path") from problem
 
 
 def first_line(problem: BaseException) -> str:

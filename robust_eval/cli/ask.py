@@ -76,8 +76,13 @@ def _composed(overrides: Sequence[str]) -> Config:
     if checked.jobs > 1:
         raise UserError(f"one configuration at a time: {', '.join(checked.swept)} has several values")
     samplers = list(checked.config.sampler.values())
-    if [sampler.axis for sampler in samplers] != ["rewrite"] or len(samplers[0].temperatures) > 1:
-        raise UserError("robust-eval ask needs sampler=perturbation with one temperature")
+    received = ""
+    if [sampler.axis for sampler in samplers] != ["rewrite"]:
+        received = f"sampler={','.join(checked.config.sampler)}"
+    elif len(samplers[0].temperatures) > 1:
+        received = f"sampler.temperatures=[{','.join(f'{t:g}' for t in samplers[0].temperatures)}]"
+    if received:
+        raise UserError(f"robust-eval ask needs sampler=perturbation with one temperature, not {received}")
     return checked.config
 
 
@@ -158,7 +163,7 @@ def _show_clusters(question: Question, clusters: Sequence[AnswerCluster], graded
             answer = f"{cluster.label}) {question.choices[LETTERS.index(cluster.label)]}"
         else:
             answer = cluster.voted if cluster.voted is not None else cluster.texts[0]
-        answer += " (voted for)" if cluster.voted is not None else ""
+        answer += " (majority answer)" if cluster.voted is not None else ""
         wordings = ", ".join(map(str, sorted(set(cluster.wordings))))
         share, low, high = (number(value, ".2f") for value in proportion(len(cluster.texts), replies))
         shown.add_row(str(place), answer, str(len(cluster.texts)), share, f"{low} to {high}", wordings)

@@ -265,8 +265,8 @@ def _print(report: Report, folder: Path) -> None:
     facts = report.facts
     if report.shared:
         console.print(
-            f"individual facts, not part of the verdict: {len(facts.forgotten):,} forgotten, {len(facts.found):,} "
-            f"found, {len(facts.less_firm):,} less firm"
+            f"individual facts, not part of the verdict: {len(facts.forgotten):,} forgotten, {len(facts.learned):,} "
+            f"learned, {len(facts.less_robust):,} less robust"
         )
     console.print(f"verdict: {folder / PAGE}")
 
@@ -281,8 +281,11 @@ def baseline() -> None:
             set_baseline(mlruns, arguments.name, arguments.run)
             terminal().print(f"baseline {arguments.name}: {arguments.run}")
         else:
-            for name in baselines(mlruns):
+            names = baselines(mlruns)
+            for name in names:
                 terminal().print(f"{name}: {baseline_named(mlruns, name)}")
+            if not names:
+                terminal().print(f"there are no baselines in {mlruns}; name one with robust-eval baseline set NAME RUN")
 
 
 def _refuse_unusable(run: str, mlruns: Path, uri: str | None) -> None:

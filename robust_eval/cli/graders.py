@@ -168,7 +168,7 @@ def _print_agreement(records: Sequence[Record], verdicts: Verdicts, show: int) -
     console.print(f"{len(records):,} replies, {right:,} of them right")
     metrics: dict[str, float] = {"replies": len(records), "right": right}
     columns = ("replies", "accuracy", "95 % interval", "F1", "κ")
-    mistakes = ("wrong among called right", "right among called wrong")
+    mistakes = ("wrong among those called right", "right among those called wrong")
     table = titled("Graders and human verdicts", "grader", *columns, *mistakes, left=["grader"])
     for name, of_grader in verdicts.items():
         agreement = agreement_on([by_id[line] for line in of_grader], of_grader)
@@ -270,7 +270,8 @@ def grade_one() -> None:
     parser.add_argument(
         "--choices", nargs="+", action="extend", default=[], metavar="TEXT", help="texts of the choices, in order"
     )
-    parser.add_argument("--reader", choices=list(READERS), default="reply", help="reply (the default): for chat models")
+    readers = "reply (the default): for chat models; first_line: for base models"
+    parser.add_argument("--reader", choices=list(READERS), default="reply", help=readers)
     parser.add_argument("--grader", choices=list(GRADERS), default="matching", help="the default is matching")
     arguments = parser.parse_args()
     with command():

@@ -22,6 +22,7 @@ from robust_eval.question import LETTERS
 from robust_eval.runtime.console import Console
 from robust_eval.runtime.files import text_lines
 from robust_eval.runtime.process import command
+from robust_eval.runtime.text import excerpt
 
 
 def main() -> None:
@@ -97,8 +98,9 @@ def import_letters() -> None:
         lists = answer_lists(arguments.responses, arguments.choices)
         if len(lists) != len(ids):
             raise UserError(
-                f"{arguments.responses} must have a line for each question: it has {len(lists)} lines, but "
-                f"{arguments.questions} has {len(ids)} questions"
+                f"{arguments.responses} must have one line for each question, but it has {len(lists)} "
+                f"line{'s' * (len(lists) != 1)}, and {arguments.questions} has {len(ids)} "
+                f"question{'s' * (len(ids) != 1)}"
             )
         records = [
             {"question_id": question_id, "trial": trial, "text": letter}
@@ -127,10 +129,9 @@ def answer_lists(path: Path, choices: int) -> list[list[str | None]]:
         if not isinstance(letters, list) or not letters:
             raise UserError(f"{where}: a line must be {_LISTS}, not {line[:40]!r}")
         if wrong := [letter for letter in letters if letter not in (None, *LETTERS[:choices])]:
-            shown = repr(wrong[0][:40]) if isinstance(wrong[0], str) else f"a value of type {type(wrong[0]).__name__}"
             raise UserError(
-                f"{where}: {shown} must be None or one of the {choices} choices, A to "
-                f"{LETTERS[choices - 1]} (--choices)"
+                f"{where}: each value must be None or one of the {choices} choices, A to {LETTERS[choices - 1]} "
+                f"(--choices), not {excerpt(wrong[0])}"
             )
         lists.append(letters)
     return lists

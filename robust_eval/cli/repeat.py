@@ -96,6 +96,8 @@ def _key(line: str) -> str:
 
 def _full(line: str, settings: Mapping[str, Any]) -> str:
     """Return an override with the name of its option, which it may omit if the settings hold only one."""
+    if _key(line) == "experiment":
+        raise UserError(f"the earlier run determines the experiment: remove {line}")
     line = as_meant(line)
     group, dot, rest = line.partition("=")[0].partition(".")
     options = settings.get(group) if group in COMBINABLE_GROUPS and dot else None

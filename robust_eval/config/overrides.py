@@ -216,6 +216,9 @@ def _parts(value: str) -> list[str]:
 def _quoted(line: str, key: str, text: str) -> str:
     text = text.strip()
     if text[:1] in _CLOSING:
+        if text[-1] in ":,":
+            whole = shlex.quote(f"{line} …{_CLOSING[text[0]]}")
+            raise UserError(f"the shell split {line!r} at a space: put the whole setting in quotes, {whole}")
         inside = ", and strings with special characters inside need quotes" if text[0] in "[{" else ""
         quoted = QuotedString(line.partition("=")[2], Quote.double).with_quotes()
         raise UserError(

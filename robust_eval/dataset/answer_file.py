@@ -246,7 +246,8 @@ class AnswerFile:
         number = len(columns_read["question_id"]) if "question_id" in columns_read else 0
         for name in ("question_id", "temperature", "trial"):
             if name in columns_read:
-                self._refuse_where(columns_read[name].is_null(), lambda row, name=name: f"no {self._theirs(name)!r}")  # type: ignore[misc]
+                missing = f"{self._theirs(name)!r} is missing"
+                self._refuse_where(columns_read[name].is_null(), lambda row, missing=missing: missing)  # type: ignore[misc]
         if not number:
             raise UserError(f"{self.path} contains no answers: column {self._theirs('question_id')!r} is empty")
         text = columns_read["text"]
@@ -404,5 +405,5 @@ def _named(kind: pa.DataType) -> str:
     if pa.types.is_list(kind):
         return f"a list of {'lists of numbers' if pa.types.is_list(kind.value_type) else 'numbers'}"
     if pa.types.is_string(kind):
-        return "a text"
+        return "a string"
     return "a whole number" if pa.types.is_integer(kind) else "a number"

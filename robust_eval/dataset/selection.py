@@ -201,7 +201,7 @@ class _Tally:
         if unusable > dataset.max_invalid_fraction * self.records or unusable == self.records:
             columns = f"; the first has the columns {listed(self.columns)}" if self.columns else ""
             raise UserError(
-                f"{sentence}{columns}; correct them, or raise dataset.max_invalid_fraction "
+                f"{sentence}{columns}; fix the records, or raise dataset.max_invalid_fraction "
                 f"(now {dataset.max_invalid_fraction:g})"
             )
         log.warning("%s; they are excluded", sentence)

@@ -239,11 +239,12 @@ def answer_differences(before: Path, after: Path) -> str:
     examples = []
     for question, rewrite, temperature, trial, *sampler in differing[:MAX_EXAMPLES]:
         texts = [text for text, *_ in pairs[question, rewrite, temperature, trial, *sampler]]
-        change = " → ".join("missing" if text is None else repr(text) for text in texts)
+        change = " → ".join(dict.fromkeys("missing" if text is None else repr(text) for text in texts))
+        change += "" if "→" in change else " (same text, different tokens)"
         wording = f", rewrite {rewrite}," if rewrite else ""
         condition = f"at t = {temperature_name(temperature)}, trial {trial}{f' ({sampler[0]})' if sampler else ''}"
         examples.append(f"question {question}{wording} {condition}: {change}")
-    counts = f"{len(differing):,} of {len(pairs):,} answers differ"
+    counts = f"{len(differing):,} of {len(pairs):,} answers differ{'s' if len(differing) == 1 else ''}"
     return f"{counts}, for example {'; '.join(examples)}; the others have {logprobs}"
 
 

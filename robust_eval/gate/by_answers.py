@@ -67,7 +67,7 @@ def firmness(baseline: MeasuredRun, candidate: MeasuredRun, shared: Sequence[tup
     reworded = any(rewrite for _, rewrite, _ in conditions)
     repeated = len({key[:2] for key in conditions}) < len(conditions)
     kinds = " and ".join(["repetitions"] * (repeated or not reworded) + ["rewordings"] * reworded)
-    return AnsweredRight(f"{FIRMNESS} (right in all of {number} {kinds})", *values)
+    return AnsweredRight(f"{FIRMNESS} (right in all {number} {kinds})", *values)
 
 
 def _verdicts(run: MeasuredRun) -> dict[str, dict[tuple[str, int, int], float]]:

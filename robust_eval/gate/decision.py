@@ -44,9 +44,9 @@ class GateSettings:
             raise ValueError("metrics must name at least one metric with its margin, such as {accuracy.greedy: 0.02}")
         for name, margin in self.metrics.items():
             if not 0 < margin < 1:
-                raise ValueError(f"metrics: the margin of {name} must be between 0 and 1, not {margin:g}")
+                raise ValueError(f"metrics: the margin of {name} must be above 0 and below 1, not {margin:g}")
         if not 0 < self.level < 1:
-            raise ValueError(f"level must be between 0 and 1, not {self.level:g}")
+            raise ValueError(f"level must be above 0 and below 1, not {self.level:g}")
         if not 0 <= self.no_reply < 1:
             raise ValueError(f"no_reply must be at least 0 and below 1, not {self.no_reply:g}")
 
@@ -231,7 +231,9 @@ def gate_spec(run: MeasuredRun, metric: str) -> MetricSpec:
         raise UserError(f"gate.metrics names {metric}, for which {run.name} has no values by question; {available}")
     spec, values = run.run.spec(metric), run.run.values(metric)
     if spec is None or spec.more_is_better is None:
-        raise UserError(f"gate.metrics names {metric}, which has no direction (more_is_better)")
+        raise UserError(
+            f"gate.metrics names {metric}, of which neither a higher nor a lower value is better: remove it"
+        )
     if np.nanmin(values, initial=0) < 0 or np.nanmax(values, initial=0) > 1:
         raise UserError(
             f"gate.metrics names {metric}, whose values by question do not all lie between 0 and 1, which the interval "

@@ -166,12 +166,12 @@ def shared_questions(baseline: MeasuredRun, keys: Mapping[tuple[str, str], str],
     """
     shared = [question for question in baseline.keys if question in keys]
     if not shared:
-        raise UserError(f"{name} cannot be gated against {baseline.name}: they share no question (id and text)")
+        raise UserError(f"{name} cannot be compared with {baseline.name}: they share no question (id and text)")
     for question in shared:
         if baseline.keys[question] != keys[question]:
             raise UserError(
-                f"{name} cannot be gated against {baseline.name}: the key of question {question[0]} is "
-                f"{_key_text(keys[question])}, but was {_key_text(baseline.keys[question])}"
+                f"{name} cannot be compared with {baseline.name}: the accepted answer to question {question[0]} is "
+                f"{_key_text(keys[question])}, but was {_key_text(baseline.keys[question])} in the baseline"
             )
     return shared
 
@@ -182,8 +182,8 @@ def refuse_other_settings(baseline: MeasuredRun, other: Mapping[str, Any], name:
     for setting in sorted({*_compared(one), *_compared(other)}):
         if one.get(setting) != other.get(setting):
             raise UserError(
-                f"{name} cannot be gated against {baseline.name}: {setting} is {_setting_text(other, setting)}, but "
-                f"was {_setting_text(one, setting)}; measure both with the same value"
+                f"{name} cannot be compared with {baseline.name}: {setting} is {_setting_text(other, setting)}, but "
+                f"was {_setting_text(one, setting)} in the baseline; measure both with the same value"
             )
 
 

@@ -28,12 +28,12 @@ class Fact(NamedTuple):
 
 class SingleFacts(NamedTuple):
     """Single facts that the candidate has ``forgotten`` (its greedy answer is wrong, and was right), the reverse
-    (``found``), and those that became ``less_firm``, with a ``note`` on the method.
+    (``learned``), and those that became ``less_robust``, with a ``note`` on the method.
     """
 
     forgotten: list[Fact]
-    found: list[Fact]
-    less_firm: list[Fact]
+    learned: list[Fact]
+    less_robust: list[Fact]
     note: str
 
 
@@ -47,8 +47,8 @@ def single_facts(baseline: MeasuredRun, candidate: MeasuredRun, shared: Sequence
             if was is not None and now is not None:
                 changed.setdefault((was, now), []).append(Fact(question_id, question, before, after))
     kept_facts = {fact.question_id: fact for fact in changed.get((True, True), [])}
-    less_firm, note = _less_firm(baseline, candidate, kept_facts)
-    return SingleFacts(changed.get((True, False), []), changed.get((False, True), []), less_firm, note)
+    less_robust, note = _less_robust(baseline, candidate, kept_facts)
+    return SingleFacts(changed.get((True, False), []), changed.get((False, True), []), less_robust, note)
 
 
 def _greedy(run: MeasuredRun) -> dict[str, tuple[str, bool | None]]:
@@ -60,7 +60,7 @@ def _greedy(run: MeasuredRun) -> dict[str, tuple[str, bool | None]]:
     }
 
 
-def _less_firm(baseline: MeasuredRun, candidate: MeasuredRun, facts: dict[str, Fact]) -> tuple[list[Fact], str]:
+def _less_robust(baseline: MeasuredRun, candidate: MeasuredRun, facts: dict[str, Fact]) -> tuple[list[Fact], str]:
     """Return the single facts known to both that became less robust, and a note on the method."""
     early = any(
         run.sampling_metadata is not None and run.sampling_metadata.early_stopping for run in (baseline, candidate)
@@ -72,7 +72,7 @@ def _less_firm(baseline: MeasuredRun, candidate: MeasuredRun, facts: dict[str, F
     exact = all("sampler.exact.temperatures" in run.run.settings for run in (baseline, candidate))
     if exact:
         return _by_bounds(baseline.exact_curves, candidate.exact_curves, facts), (
-            "The list shows facts whose guaranteed bounds, summed over temperatures, are below those of the baseline."
+            "The list shows facts whose accuracy, summed over temperatures, is certainly lower than in the baseline."
         )
     one, other = _trials(baseline, facts), _trials(candidate, facts)
     comparable = [name for name in facts if name in one and name in other and one[name].shape == other[name].shape]
@@ -84,7 +84,7 @@ def _less_firm(baseline: MeasuredRun, candidate: MeasuredRun, facts: dict[str, F
     from scipy import stats  # it takes half a second, which most runs need not spend
 
     adjusted = stats.false_discovery_control(p)
-    less_firm = [
+    less_robust = [
         facts[name]._replace(
             why=f"right in {_right_share(other[name])} trials (baseline {_right_share(one[name])}), p = {p[place]:.4f}"
         )
@@ -92,7 +92,7 @@ def _less_firm(baseline: MeasuredRun, candidate: MeasuredRun, facts: dict[str, F
         if adjusted[place] <= RATE
     ]
     how = "swapped within trials of one seed" if paired else "pooled over both runs"
-    return less_firm, (
+    return less_robust, (
         f"Tested by permutation of whole trials ({how}), with a false discovery rate of at most {RATE:.0%} "
         f"(Benjamini-Hochberg) among {len(comparable):,} facts."
     )

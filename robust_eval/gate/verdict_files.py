@@ -60,9 +60,9 @@ class Report:
             return f"PASS: the candidate may replace the baseline{alone}."
         undecided = [each.label for each in self.decision.metrics if each.outcome == "INCONCLUSIVE"]
         if 0 < len(undecided) < len(self.decision.metrics):
-            verb = "is" if len(undecided) == 1 else "are"
-            return f"INCONCLUSIVE: {' and '.join(undecided)} {verb} not decided."
-        return "INCONCLUSIVE: no metric is decided."
+            verb = "reaches" if len(undecided) == 1 else "reach"
+            return f"INCONCLUSIVE: {' and '.join(undecided)} {verb} no verdict."
+        return "INCONCLUSIVE: no metric reaches a verdict."
 
     @property
     def exit_status(self) -> str:
@@ -173,7 +173,7 @@ def junit(report: Report, each_fact: bool) -> str:
         for fact in facts:
             name = printable(f"{fact.question_id}: {fact.question}")
             case = ElementTree.SubElement(suite, "testcase", classname="robust_eval.gate.facts", name=name)
-            if kind != "found":
+            if kind != "learned":
                 _add_entry(
                     case, "skipped", f"{kind}: {fact.baseline!r}, then {fact.candidate!r} {fact.why}".strip(), ""
                 )
@@ -222,16 +222,16 @@ def tables(report: Report) -> list[Table]:
 
 def fact_tables(report: Report) -> list[Table]:
     """Return the single facts that changed, as tables for people."""
-    names = {"forgotten": "Forgotten facts", "found": "Found facts", "less firm": "Less firm facts"}
+    names = {"forgotten": "Forgotten facts", "learned": "Learned facts", "less robust": "Less robust facts"}
     text_tables = []
     for kind, facts in _facts_by_kind(report).items():
-        columns = ["question", "baseline", "candidate", *(["why"] if kind == "less firm" else [])]
+        columns = ["question", "baseline", "candidate", *(["why"] if kind == "less robust" else [])]
         cells = [
             [Cell(shortened(text)) for text in (fact.question, fact.baseline, fact.candidate, fact.why)[: len(columns)]]
             for fact in facts[:MAX_LISTED]
         ]
         more = f"The first {MAX_LISTED} of {len(facts):,}; all are in {VERDICT}." if len(facts) > MAX_LISTED else ""
-        note = " ".join(filter(None, [more, report.facts.note if kind == "less firm" else ""]))
+        note = " ".join(filter(None, [more, report.facts.note if kind == "less robust" else ""]))
         if cells:
             text_tables.append(Table(f"{names[kind]}: {len(facts):,}", columns, cells, len(columns), note))
     return text_tables
@@ -253,7 +253,7 @@ def _mcnemar(judged: MetricVerdict) -> str:
 
 
 def _facts_by_kind(report: Report) -> dict[str, list[Fact]]:
-    return {"forgotten": report.facts.forgotten, "found": report.facts.found, "less firm": report.facts.less_firm}
+    return dict(zip(("forgotten", "learned", "less robust"), report.facts[:3], strict=True))
 
 
 def _finite(value: Any) -> Any:

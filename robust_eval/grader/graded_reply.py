@@ -88,7 +88,7 @@ def grade_reply(
     '(abstained)'
     """
     if not isinstance(reply, str):
-        raise UserError(f"reply must be a text, not {type(reply).__name__}")
+        raise UserError(f"reply must be a str, not {type(reply).__name__}")
     if any("\ud800" <= sign <= "\udfff" for sign in reply):
         raise UserError("reply must be Unicode text, without unpaired surrogates")
     question = question_of((answers,) if isinstance(answers, str) else answers, choices)
@@ -109,16 +109,16 @@ def question_of(answers: Sequence[str], choices: Sequence[str]) -> Question:
             raise UserError("answers must contain an accepted answer that is not blank")
         return question
     if not 2 <= len(options) <= len(LETTERS):
-        raise UserError(f"choices must contain 2 to {len(LETTERS)} texts, not {len(options)}")
+        raise UserError(f"choices must contain 2 to {len(LETTERS)} strings, not {len(options)}")
     return Question("", "", choices=options, correct=_right_choice(accepted, options) if accepted else None)
 
 
 def _texts(name: str, texts: Sequence[str]) -> tuple[str, ...]:
     if isinstance(texts, str | bytes) or not isinstance(texts, Sequence):
-        raise UserError(f"{name} must be a list of texts, not {type(texts).__name__}")
+        raise UserError(f"{name} must be a list of strings, not {type(texts).__name__}")
     for text in texts:
         if not isinstance(text, str):
-            raise UserError(f"{name} must contain texts, not {type(text).__name__}")
+            raise UserError(f"{name} must contain strings, not {type(text).__name__}")
     return tuple(texts)
 
 

@@ -161,7 +161,9 @@ def collected_answers(model: str, task: str, answers: Sequence[LoggedAnswer]) ->
         question = answer.question
         first_version = questions.setdefault(question.id, question)
         if first_version != question:
-            raise UserError(f"{answer.where}: an earlier question with the same id has another text or key")
+            raise UserError(
+                f"{answer.where}: an earlier question with the same id has another text or other accepted answers"
+            )
         if answer.ungraded:
             reasons.setdefault(question.id, answer.ungraded)
         sampler = str(answer.columns.get(SAMPLER, "")) if answer.temperature else ""

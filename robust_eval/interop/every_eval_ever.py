@@ -43,7 +43,7 @@ def read_every_eval_ever(file: Path, records: Sequence[Path]) -> Iterator[Logged
         if mark is None and metrics.setdefault((evaluation, sample_id, temperature), result) != result:
             continue
         if record.get("interaction_type") != "single_turn":
-            raise UserError(f"{where}: a conversation of several turns is not an answer to one question")
+            raise UserError(f"{where}: a conversation of several turns cannot be imported")
         request = of_kind(record, "input", dict, where)
         choices = [str(each) for each in of_kind(request, "choices", list, where, [])]
         text = of_kind(request, "raw", str, where)

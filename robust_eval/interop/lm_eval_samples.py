@@ -135,7 +135,7 @@ def _messages(context: Any, where: str) -> tuple[tuple[tuple[str, str], ...], bo
     if isinstance(messages, list) and messages and all(isinstance(m, dict) and "role" in m for m in messages):
         return tuple((str(each["role"]), content_text(each.get("content"))) for each in messages), True
     if not isinstance(context, str):
-        raise UserError(f"{where}: 'arg_0' must be a text or a list of messages, not {excerpt(context)}")
+        raise UserError(f"{where}: 'arg_0' must be a string or a list of messages, not {excerpt(context)}")
     return (("user", context),), False
 
 
@@ -163,7 +163,7 @@ def _generated(
         is_greedy = logged is None and settings.get("do_sample") is not True
         temperature = 0.0 if is_greedy else temperature_of(logged, where)
         if not isinstance(repeats, list) or not all(isinstance(each, str | None) for each in repeats):
-            raise UserError(f"{where}: 'resps' must be lists of texts, not {excerpt(repeats)}")
+            raise UserError(f"{where}: 'resps' must be lists of strings, not {excerpt(repeats)}")
         for text in repeats:
             answer = LoggedAnswer(
                 *(task.model, task.name, question, temperature, text, where),

@@ -51,8 +51,8 @@ def logs_as_runs(baseline: str, candidate: str) -> tuple[MeasuredRun, MeasuredRu
     names = baseline, candidate
     if other := [name for name in names if not is_log(name)]:
         raise UserError(
-            f"a log can be gated only against another log, but {other[0]} is not a log: score the log (robust-eval "
-            "import LOG), and name the folder of that run"
+            f"a log can be compared only with another log, but {other[0]} is not the file or folder of a log: score "
+            "the log (robust-eval import LOG), and name the folder of that run"
         )
     read = [_read(name) for name in names]
     common = [name for name in read[0].scorers if name in read[1].scorers]
@@ -61,7 +61,7 @@ def logs_as_runs(baseline: str, candidate: str) -> tuple[MeasuredRun, MeasuredRu
     of_some = (name for name in common if all(_has_verdicts(each, name, some=True) for each in read))
     scorer = next(of_all, None if have_keys else next(of_some, None))
     if scorer is not None:
-        sentences = [f"The verdicts are those of the logs' scorer {scorer}."]
+        sentences = [f'The verdicts are those of the scorer "{scorer}" in the logs.']
     elif have_keys:
         sentences = [
             "The replies were graded by robust_eval (grader=matching): no shared scorer marks them all 0 or 1."
@@ -73,7 +73,7 @@ def logs_as_runs(baseline: str, candidate: str) -> tuple[MeasuredRun, MeasuredRu
         scorers = [", ".join(each.scorers) or "no scorer" for each in read]
         raise UserError(
             printable(
-                f"{candidate} cannot be gated against {baseline}: the two share no scorer with 0/1 verdicts (they "
+                f"{candidate} cannot be compared with {baseline}: the two share no scorer with 0/1 verdicts (they "
                 f"have {scorers[0]}, and {scorers[1]}), and {lacking} has no right answers"
             )
         )
@@ -110,6 +110,8 @@ def _rows(path: Path) -> Iterator[LoggedAnswer]:
                 f"sampler.file={path} dataset=FILE, and gate the runs"
             )
         value = _number(record[verdict], where, verdict)
+        if value not in (0, 1):
+            raise UserError(f"{where}: column {verdict!r} must contain 0 or 1, not {value:g}")
         at = record.get("temperature")
         yield LoggedAnswer(
             *(path.stem, path.stem, Question(str(record[place]), str(record.get("question") or ""))),

@@ -75,7 +75,14 @@ def of_kind(record: Any, name: str, kind: type | tuple[type, ...], where: str, d
     return value
 
 
-_TYPES = {str: "a text", dict: "an object", list: "a list", int: "a whole number", float: "a number", bool: "a bool"}
+_TYPES = {
+    str: "a string",
+    dict: "an object",
+    list: "a list",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+}
 
 
 def temperature_of(value: Any, where: str) -> float:

@@ -108,7 +108,7 @@ def _texts(value: Any, where: str) -> tuple[str, ...]:
     texts = (value,) if isinstance(value, str) else value
     if not isinstance(texts, Sequence) or not texts or not all(isinstance(text, str) for text in texts):
         expected = 'the accepted answers, {"answers": [...]},' if where == "expectations" else "replies,"
-        raise UserError(f"{where} must contain {expected} a text or a list of texts, not {value!r:.80}")
+        raise UserError(f"{where} must contain {expected} a string or a list of strings, not {value!r:.80}")
     return tuple(texts)
 
 

@@ -110,7 +110,7 @@ def _answers(logged: Callable[..., LoggedAnswer], output: Any, where: str) -> It
         message = of_kind(choice, "message", dict, where, {})
         refusal, text = message.get("refusal"), message.get("content", choice.get("text"))
         if not isinstance(text, str | None):
-            raise UserError(f"{where}: 'content' must be a text, not {excerpt(text)}")
+            raise UserError(f"{where}: 'content' must be a string, not {excerpt(text)}")
         end = end_of(choice.get("finish_reason"))
         outcome = {FILTER: "filtered_reply", ERROR: "error"}.get(end or "", "refused" if refusal and not text else None)
         columns: dict[str, Any] = {"outcome": outcome, "finish_reason": end} | openai_logprobs(choice, where)

@@ -100,7 +100,7 @@ def marked_question(fields: Mapping[str, Any], where: str) -> Question:
     """Return the question of robust_eval's mark in a log; UserError if it is damaged."""
     lists = {name: of_kind(fields, name, list, where, []) for name in _LISTS}
     if not all(isinstance(each, str) for texts in lists.values() for each in texts):
-        raise UserError(f"{where}: {', '.join(_LISTS)} must be lists of texts")
+        raise UserError(f"{where}: {', '.join(_LISTS)} must be lists of strings")
     numbers = {name: of_kind(fields, name, int, where) for name in ("correct", "level") if fields.get(name) is not None}
     if not 0 <= numbers.get("correct", 0) < max(len(lists["choices"]), 1):
         raise UserError(f"{where}: 'correct' must be the index of a choice")

@@ -85,7 +85,7 @@ def _label(record: Mapping[str, Any], where: str) -> dict[str, Any]:
         raise UserError(f"{where}: temperature and trial must be given together")
     method = row["drawn"]
     if method not in (None, "answer", "question") or (method == "answer" and not row.get("stratum_size", 0) > 0):
-        raise UserError(f"{where}: drawn must be answer, with the stratum and its size, or question")
+        raise UserError(f"{where}: drawn must be 'question', or 'answer' together with the stratum and its size")
     return row
 
 
@@ -93,7 +93,7 @@ def _first(record: Mapping[str, Any], names: tuple[str, ...], where: str) -> str
     for name in names:
         if record.get(name) is not None:
             return str(record[name])
-    raise UserError(f"{where}: there is no {' or '.join(names)}")
+    raise UserError(f"{where}: one of the columns {', '.join(names[:-1])} or {names[-1]} must be given")
 
 
 def place_of(sampler: str, question_id: str, rewrite: int, temperature: float, trial: int) -> tuple[str, ...]:

@@ -73,8 +73,8 @@ def component_shares(components: VarianceComponents) -> str:
     """Return the shares of the variance components, without negative ones: "31% between questions, …"."""
     question, rewrite, trial = (each.value for each in components)
     named = {
-        "questions" + (" in one wording each" if math.isnan(rewrite) else ""): question,
-        "rewrites" + (" with one trial each" if math.isnan(trial) else ""): rewrite,
+        "questions" + (" (each in one wording)" if math.isnan(rewrite) else ""): question,
+        "rewrites" + (" (one trial each)" if math.isnan(trial) else ""): rewrite,
         "trials": trial,
     }
     positive = {name: max(0.0, value) for name, value in named.items() if not math.isnan(value)}

@@ -131,12 +131,12 @@ class FunctionCalls(LanguageModel):
         arguments = {"temperature": temperature} if self._config.takes_temperature else {}
         texts = self._config.function(prompts, **arguments)
         if isinstance(texts, str) or not isinstance(texts, Sequence) or len(texts) != len(prompts):
-            returned = f"{len(texts)} texts" if isinstance(texts, list | tuple) else f"a {type(texts).__name__}"
+            returned = str(len(texts)) if isinstance(texts, list | tuple) else f"a {type(texts).__name__}"
             raise UserError(
-                f"the function {self._config.name} must return a list of {len(prompts)} texts, not {returned}"
+                f"the function {self._config.name} must return a list of {len(prompts)} strings, not {returned}"
             )
         if wrong := [text for text in texts if not isinstance(text, str)]:
-            raise UserError(f"the function {self._config.name} must return texts, not a {type(wrong[0]).__name__}")
+            raise UserError(f"the function {self._config.name} must return strings, not a {type(wrong[0]).__name__}")
         for text in texts:
             try:
                 text.encode()

@@ -127,7 +127,7 @@ def _text(question: Question) -> str:
     """Return the text of a question for its prompt; UserError if it has a key alone."""
     if not question.text:
         raise UserError(
-            f"question {question.id} has a key but no text, which a model needs: set sampler=recorded "
+            f"question {question.id} has accepted answers but no text, which a model needs: set sampler=recorded "
             "sampler.file=… to grade recorded answers to it"
         )
     return question.text
@@ -142,16 +142,14 @@ def refuse_exemplars(questions: Sequence[Question], prompts: str = FEW_SHOT, kin
     template_names = dict.fromkeys(kind or question.scenario for question in questions)
     exemplars_of = {template_name: _exemplars(templates, template_name) for template_name in template_names}
     setting = "rewriter.prompts" if kind == REWRITING else "sampler.prompts"
-    remedy = f"remove the question, or set {setting} to another file of exemplars, or to {ZERO_SHOT}, which has none"
+    remedy = f"use another question, or set {setting} to another file of exemplars, or to {ZERO_SHOT}, which has none"
     for question in questions:
         texts, contexts = exemplars_of[kind or question.scenario]
         for wording in (question.text, *question.rewrites):
             if normalised_form(wording) in texts:
-                raise UserError(f"question {question.id}, {wording!r}, is an exemplar of the prompt; {remedy}")
+                raise UserError(f"the question {wording!r} is an exemplar of the prompt; {remedy}")
         if question.context and contexts and normalised_form(question.context) in contexts:
-            raise UserError(
-                f"question {question.id}, {question.text!r}, has the context of an exemplar of the prompt; {remedy}"
-            )
+            raise UserError(f"the question {question.text!r} has the context of an exemplar of the prompt; {remedy}")
 
 
 def _exemplars(templates: Templates, kind: str) -> tuple[set[str], set[str]]:

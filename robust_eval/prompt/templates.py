@@ -98,7 +98,7 @@ def read_templates(path: str) -> Templates:
         raise UserError(f"the prompt file {path} has an unknown name {unknown[0]!r}; valid names are {names}")
     system = read.pop("system", "")
     if not isinstance(system, str):
-        raise UserError(f"the prompt file {path}: system must be a text, not {system!r}")
+        raise UserError(f"the prompt file {path}: system must be a string, not {system!r}")
     challenges = _challenges(read.pop(CHALLENGES, {}), f"the prompt file {path}, {CHALLENGES}")
     return Templates(path, system, {kind: _template(entry, kind, path) for kind, entry in read.items()}, challenges)
 
@@ -111,7 +111,7 @@ def _challenges(read: Any, where: str) -> dict[str, tuple[str, ...]]:
             raise UserError(f"{where}: the name of a kind may contain only lowercase letters and _, not {kind!r}")
         for text in texts:
             if not isinstance(text, str) or not text.strip():
-                raise UserError(f"{where}, {kind}: a sentence must be text, not {text!r}")
+                raise UserError(f"{where}, {kind}: a sentence must be a string, not {text!r}")
             if not fields_of(text, where) <= {"answer", "alternative"}:
                 raise UserError(f"{where}, {kind}: placeholders must be {{answer}} or {{alternative}}, not {text!r}")
     return {kind: tuple(texts) for kind, texts in read.items()}
@@ -151,7 +151,7 @@ def _refuse_shape(what: str, value: Any, several: bool) -> None:
     each letter.
     """
     if several and not (isinstance(value, list) and 0 < len(value) <= len(LETTERS)):
-        raise UserError(f"{what} must be a list of 1 to {len(LETTERS)} texts, not {value!r}")
+        raise UserError(f"{what} must be a list of 1 to {len(LETTERS)} strings, not {value!r}")
     for text in value if several else [value]:
         if not isinstance(text, str | int | float) or isinstance(text, bool):
-            raise UserError(f"{what} must be text, not {text!r}")
+            raise UserError(f"{what} must be a string or a number, not {text!r}")

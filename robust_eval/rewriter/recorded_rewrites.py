@@ -126,7 +126,8 @@ def _by_order(original_questions: Sequence[_SquadQuestion], rewritten: Sequence[
     Without answers, order counts only if a context has one question: those of a paragraph may be in any order.
     """
     if len(original_questions) != len(rewritten):
-        return [], f"it has {len(rewritten):,} questions, but the other file has {len(original_questions):,}"
+        plural = "s" if len(rewritten) != 1 else ""
+        return [], f"it has {len(rewritten):,} question{plural}, but the other file has {len(original_questions):,}"
     pairs = list(zip(original_questions, rewritten, strict=True))
     on_context = Counter(question.context for question in original_questions)
     for number, (question, rewrite) in enumerate(pairs, start=1):
@@ -172,7 +173,7 @@ def _read(path: Path) -> dict[str, tuple[str, ...]]:
         question_id, rewrites = fields.get("id"), fields.get("rewrites")
         texts: list[Any] = rewrites if isinstance(rewrites, list) else [None]
         if not isinstance(question_id, str) or not all(isinstance(text, str) and text.strip() for text in texts):
-            raise UserError(f'{where}: expected {{"id": "…", "rewrites": ["…", …]}} with non-empty texts')
+            raise UserError(f'{where}: expected {{"id": "…", "rewrites": ["…", …]}} with non-empty strings')
         if question_id in by_id:
             raise UserError(f"{where}: id {question_id!r} occurs twice")
         by_id[question_id] = tuple(texts)

@@ -576,4 +576,6 @@ def _question(row: dict[str, Any]) -> Question:
             group=row["group"] or "",
         )
     except (ValueError, TypeError, AttributeError) as problem:
-        raise UserError(f"the key of question {row['question_id']} in questions.parquet is damaged") from problem
+        raise UserError(
+            f"the accepted answers to question {row['question_id']} in questions.parquet are damaged"
+        ) from problem

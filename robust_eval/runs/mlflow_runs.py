@@ -38,8 +38,7 @@ class TrackedRuns:
     def named(self, run_id: str) -> list[FinishedRun]:
         """Return the MLflow run of this id, or the finished runs of the sweep of this id; UserError without any."""
         if not _RUN_ID.fullmatch(run_id):
-            problem = "is a file" if Path(run_id).is_file() else "does not exist"
-            raise UserError(f"the folder {run_id} {problem}; {_HINT}")
+            raise _no_run(run_id)
         with self._client() as client:
             run = self._get(client, run_id)
             if SWEEP_FOLDER not in run.data.tags:
@@ -56,7 +55,7 @@ class TrackedRuns:
         Raises UserError where there is none, and OutageError where it has not finished, unless it kept no question.
         """
         if not _RUN_ID.fullmatch(run_id):
-            raise UserError(f"there is no folder {run_id}; {_HINT}")
+            raise _no_run(run_id)
         with self._client() as client:
             run = self._get(client, run_id)
             files = (CONFIG, SUMMARY, QUESTIONS, METRICS, LOADED, GRADED, ANSWERS, CURVES_FILE, TRACKED)
@@ -130,6 +129,13 @@ _RUN_ID = re.compile(r"[a-zA-Z0-9][\w-]{0,255}")
 """Id of a run in MLflow."""
 _HINT = "name the folder of a run (mlruns/runs/DATE/TIME) or of a sweep, or the id of one in MLflow"
 _FINISHED = "attributes.status = 'FINISHED'"
+
+
+def _no_run(name: str) -> UserError:
+    is_file = Path(name).is_file()
+    return UserError(
+        f"{name} is a file, not a folder; {_HINT}" if is_file else f"there is no file or folder {name}; {_HINT}"
+    )
 
 
 def _search(client: Any, experiment_id: str, condition: str) -> Iterator[Any]:

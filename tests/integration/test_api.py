@@ -425,15 +425,15 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "too few texts": (
         lambda: robust_eval.run(model=lambda prompts: ["Rome"], dataset=QUESTIONS, **QUICK),
-        "the function <lambda> must return a list of 2 texts, not 1 texts",
+        "the function <lambda> must return a list of 2 strings, not 1",
     ),
     "one text in place of a list": (
         lambda: robust_eval.run(model=lambda prompts: "Rome", dataset=QUESTIONS, **QUICK),
-        "the function <lambda> must return a list of 2 texts, not a str",
+        "the function <lambda> must return a list of 2 strings, not a str",
     ),
     "no text": (
         lambda: robust_eval.run(model=lambda prompts: [None] * len(prompts), dataset=QUESTIONS, **QUICK),
-        "the function <lambda> must return texts, not a NoneType",
+        "the function <lambda> must return strings, not a NoneType",
     ),
     "a cell that cannot be written": (
         lambda: robust_eval.run(dataset=[{"question": "Who?", "answers": {"Karl"}}], **QUICK),

@@ -71,8 +71,8 @@ class Options:
         is_grid = all(map(_above_zero, temperatures)) and len({*temperatures}) > 1
         is_number = self.trials is None or (type(self.trials) is int and self.trials >= 1)
         for name, expected, is_valid in (
-            ("dataset", "a text", isinstance(self.dataset, str)),
-            ("prompts", "a text", isinstance(self.prompts, str)),
+            ("dataset", "a string", isinstance(self.dataset, str)),
+            ("prompts", "a string", isinstance(self.prompts, str)),
             ("seeds", "true or false", isinstance(self.seeds, bool)),
             ("trials", "a whole number of 1 or more", is_number),
             ("temperatures", "two or more numbers, all above 0", is_grid),

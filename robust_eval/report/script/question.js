@@ -163,7 +163,7 @@ function answersOf(name, answers, wordings, row) {
       "tr",
       {},
       reworded ? element("td", {}, again ? "" : wording(rewrite)) : null,
-      element("td", {}, outcome === "ok" || text ? quoted(text) : "", outcome === "ok" ? "" : ` (${outcome.replace("_", " ")})`, won && reworded ? " (voted for)" : "", cut ? element("small", {}, ` (cut ${cut} ${cut === "1" ? "time" : "times"})`) : "", reading(answers.read?.[place])),
+      element("td", {}, outcome === "ok" || text ? quoted(text) : "", outcome === "ok" ? "" : ` (${outcome.replace("_", " ")})`, won && reworded ? " (majority answer)" : "", cut ? element("small", {}, ` (cut ${cut} ${cut === "1" ? "time" : "times"})`) : "", reading(answers.read?.[place])),
       labelled ? element("td", {}, label) : null,
       element("td", {}, verdict(judgement)),
       ...counts.map(count),

@@ -112,7 +112,7 @@ def test_a_model_without_a_temperature_is_profiled_under_all_else_that_it_allows
         assert (ended.value.code, found["identical"], len(server.bodies)) == (0, True, asked)
         assert [each["label"] for each in found["metrics"]] == [
             "knowledge (accuracy of the most frequent answers)",
-            "firmness (right in all of 5 repetitions and rewordings)",
+            "firmness (right in all 5 repetitions and rewordings)",
         ]
 
 

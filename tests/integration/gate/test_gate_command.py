@@ -215,10 +215,10 @@ def test_facts_that_break_earlier_are_listed_where_trials_stopped_early(
     _, found = gated(*early, baseline=str(folder))
     (other,) = (file.parent for file in place.glob("mlruns/runs/*/*/summary.json") if file.parent != folder)
     before, after = (_breaking(run) for run in (folder, other))
-    assert {fact["question_id"] for fact in found["facts"]["less_firm"]} == {
+    assert {fact["question_id"] for fact in found["facts"]["less_robust"]} == {
         name for name in before if after[name] < before[name]
     }
-    assert len(found["facts"]["less_firm"]) > 5
+    assert len(found["facts"]["less_robust"]) > 5
     assert found["facts"]["note"].startswith("Trials stopped early")
     report = (folder / "report.html").read_text()
     assert "sampler.early_stop=true requested only what breaking temperatures need." in report

@@ -55,7 +55,7 @@ def test_it_stops_when_it_is_decided_and_says_what_that_saved(
     assert saved.replace("_", "\\_") in Path("out", "verdict.md").read_text()
 
 
-def test_facts_are_less_firm_where_certain_bounds_say_so(place: Path, monkeypatch: pytest.MonkeyPatch):
+def test_facts_are_less_robust_where_certain_bounds_say_so(place: Path, monkeypatch: pytest.MonkeyPatch):
     exact = ("sampler=exact", "sampler.exact.nodes=24", "sampler.exact.temperatures=[0.4,0.8]")
     measure(place / "mlruns" / "runs" / "base", *KNOWN, "model.generation.top_k=1", *exact)
     _, found = gated(monkeypatch, "mlruns/runs/base", "model.generation.top_k=0")
@@ -65,7 +65,7 @@ def test_facts_are_less_firm_where_certain_bounds_say_so(place: Path, monkeypatc
         table = pq.read_table(run / "curves.parquet").to_pandas()
         sums.append(table.groupby("question_id")[bound].sum())
     both = sums[0].index.intersection(sums[1].index)
-    less_firm = {fact["question_id"] for fact in found["facts"]["less_firm"]}
-    assert 0 < len(less_firm) <= len(both)
-    assert less_firm == {name for name in both if sums[1][name] < sums[0][name]}
+    less_robust = {fact["question_id"] for fact in found["facts"]["less_robust"]}
+    assert 0 < len(less_robust) <= len(both)
+    assert less_robust == {name for name in both if sums[1][name] < sums[0][name]}
     assert "guaranteed bounds" in found["facts"]["note"]

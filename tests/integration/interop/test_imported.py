@@ -55,11 +55,11 @@ def test_logs_of_inspect_are_gated_with_their_epochs_as_repetitions(
     assert (ended.value.code, found["outcome"], found["level"]) == (3, "INCONCLUSIVE", 0.9)
     assert [(each["label"], each["n"]) for each in found["metrics"]] == [
         ("knowledge (accuracy of all greedy answers)", 3),
-        ("firmness (right in all of 10 repetitions)", 3),
+        ("firmness (right in all 10 repetitions)", 3),
     ]
     # at 0.8, nearest to 1, the large model is right about Paris in every epoch, and the small one about nothing
     assert [found["metrics"][1][name] for name in ("baseline", "candidate")] == [pytest.approx(1 / 3), 0]
-    assert "The verdicts are those of the logs' scorer includes." in capsys.readouterr().out
+    assert 'The verdicts are those of the scorer "includes" in the logs.' in capsys.readouterr().out
 
 
 def test_logs_of_inspect_give_the_figures_of_the_same_answers_to_the_last_digit(inspect_logs: Path):

@@ -107,12 +107,12 @@ def test_replies_that_answer_nothing_have_no_entropy_and_are_wrong():
     [
         (
             {"expectations": {}},
-            'expectations must contain the accepted answers, {"answers": [...]}, a text or a list of texts, not None',
+            'expectations must contain the accepted answers, {"answers": [...]}, a string or a list of strings, not None',
         ),
-        ({"outputs": 7}, "outputs must contain replies, a text or a list of texts, not 7"),
+        ({"outputs": 7}, "outputs must contain replies, a string or a list of strings, not 7"),
         ({"outputs": {"hot": ["x"]}}, "keys of outputs must be temperatures of 0 or more, not 'hot'"),
         ({"outputs": {-1: ["x"]}}, "keys of outputs must be temperatures of 0 or more, not -1"),
-        ({"outputs": {1: []}}, "outputs must contain replies, a text or a list of texts, not []"),
+        ({"outputs": {1: []}}, "outputs must contain replies, a string or a list of strings, not []"),
     ],
 )
 def test_rows_that_cannot_be_scored_are_refused_with_a_sentence(changed: dict, said: str):

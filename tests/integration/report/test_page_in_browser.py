@@ -235,7 +235,7 @@ def test_an_opened_question_shows_its_curve_and_all_its_answers(page: Page):
     )
     assert bars == [f"{25 * count}%" for count in (*expected, *(4 - count for count in expected))]
     assert tables["Answers: perturbation"] == [
-        ["What is fact 5? plain", f"answer 5 (voted for){READ}", "✓ right", "1"],
+        ["What is fact 5? plain", f"answer 5 (majority answer){READ}", "✓ right", "1"],
         ["Fact 5 is what? plain", f"answer 5{READ}", "✓ right", "1"],
         ["Tell me fact 5. plain", f"wrong 0{READ}", "✗ wrong", "1"],
     ]

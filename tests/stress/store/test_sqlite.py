@@ -223,7 +223,7 @@ def test_a_store_whose_making_was_interrupted_is_made(tmp_path: Path):
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path):
     (tmp_path / "file").write_text("in the way")
     folder = tmp_path / "file" / "store"
-    assert refusal(folder) == f"the store cannot be written to {folder}: Not a directory; choose another place"
+    assert refusal(folder) == f"the store cannot be written to {folder}: Not a directory; choose another path"
 
 
 def test_a_store_of_a_newer_version_is_refused_and_left_as_it_was(tmp_path: Path):

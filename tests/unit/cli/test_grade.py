@@ -75,5 +75,5 @@ def test_hidden_signs_are_shown(grade: Grade):
 def test_what_is_wrong_is_answered_in_a_sentence(grade: Grade, capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit) as end:
         grade("x", "--choices", "one")
-    said = "error: choices must contain 2 to 13 texts, not 1\n"
+    said = "error: choices must contain 2 to 13 strings, not 1\n"
     assert (end.value.code, capsys.readouterr().err) == (1, said)

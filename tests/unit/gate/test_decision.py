@@ -210,13 +210,16 @@ def test_each_look_is_judged_by_the_sequence_up_to_there():
         ({"sampler__temperature_sweep__temperatures": [1]}, r"temperatures is \[1\], but was not set"),
         ({"sampler__temperature_sweep__selection": "none"}, "selection is none, but was exact_match"),
         ({"grader__contains": "equal"}, "grader.contains is equal, but was not set"),
-        ({"key": lambda number: f"other {number}"}, "the key of question q0 is other 0, but was answer 0"),
+        (
+            {"key": lambda number: f"other {number}"},
+            "the accepted answer to question q0 is other 0, but was answer 0 in the baseline",
+        ),
         ({"text": " Really?"}, r"they share no question \(id and text\)"),
     ],
 )
 def test_what_differs_and_must_not_is_named(tmp_path: Path, changed: dict[str, object], said: str):
     one, other = gated_run(tmp_path / "one", 3), gated_run(tmp_path / "other", 3, **changed)  # type: ignore[arg-type]
-    with pytest.raises(UserError, match=f"^other cannot be gated against one: .*{said}"):
+    with pytest.raises(UserError, match=f"^other cannot be compared with one: .*{said}"):
         refuse_incomparable(one, other)
 
 
@@ -258,7 +261,7 @@ def test_without_metrics_most_frequent_answers_are_knowledge_and_all_trials_righ
     found = decided(one, other)
     assert [(each.name, each.label) for each in found.metrics] == [
         ("knowledge", "knowledge (accuracy of the most frequent answers)"),
-        ("firmness", "firmness (right in all of 10 repetitions)"),
+        ("firmness", "firmness (right in all 10 repetitions)"),
     ]
     assert [each.difference for each in found.metrics] == [pytest.approx(-20 / 60), -0.5]
     assert found.metrics[0].p_mcnemar == pytest.approx(2 * 0.5**20)
@@ -276,7 +279,7 @@ def test_trials_that_only_one_run_has_and_answers_that_did_not_come_are_left_out
     lost = replace(few, graded=few.graded.set_column(6, "outcome", pa.array(outcomes)))
     for other, number in ((few, 3), (lost, 2)):
         firmness = decided(by_answers(runs[0]), other, GateSettings(no_reply=0.5)).metrics[1]
-        assert firmness.label == f"firmness (right in all of {number} repetitions)"
+        assert firmness.label == f"firmness (right in all {number} repetitions)"
         assert (firmness.n, firmness.baseline, firmness.candidate) == (40, 1, 1)
 
 
@@ -287,9 +290,9 @@ def test_wordings_are_repetitions_too_but_other_forms_and_temperatures_are_not(t
     formed = ["choices BA" if wording > 2 else None for wording in worded]
     alike = [by_answers(gated_run(tmp_path / f"{k}", 40), rewrite=worded) for k in range(2)]
     firmness = decided(*alike).metrics[1]
-    assert firmness.label == "firmness (right in all of 10 repetitions and rewordings)"
+    assert firmness.label == "firmness (right in all 10 repetitions and rewordings)"
     alike = [replace(each, graded=each.graded.set_column(9, "form", pa.array(formed))) for each in alike]
-    assert decided(*alike).metrics[1].label == "firmness (right in all of 6 repetitions and rewordings)"
+    assert decided(*alike).metrics[1].label == "firmness (right in all 6 repetitions and rewordings)"
     own = by_answers(gated_run(tmp_path / "own", 40), temperature=[math.nan] * size)
     found = decided(one, own)
     assert [each.name for each in found.metrics] == ["knowledge"]

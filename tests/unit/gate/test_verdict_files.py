@@ -42,7 +42,7 @@ def test_the_json_holds_the_verdict_and_every_fact_that_changed(tmp_path: Path):
     assert [each["name"] for each in found["metrics"]] == ["accuracy.greedy", "frs.d1"]
     assert found["metrics"][0]["difference"] == pytest.approx(-0.05)
     assert [fact["question_id"] for fact in found["facts"]["forgotten"]] == [f"q{number}" for number in range(30)]
-    assert len(found["facts"]["found"]) == 20
+    assert len(found["facts"]["learned"]) == 20
 
 
 def test_every_key_of_the_json_is_in_the_schema_of_the_docs(tmp_path: Path):
@@ -106,7 +106,7 @@ def test_the_markdown_is_a_table_in_a_renderer(tmp_path: Path):
     markdown = MarkdownIt("commonmark").enable("table")
     text = (written(tmp_path, text=HOSTILE) / "verdict.md").read_text()
     html = markdown.render(text)
-    assert text.startswith("# INCONCLUSIVE: no metric is decided.\n")
+    assert text.startswith("# INCONCLUSIVE: no metric reaches a verdict.\n")
     assert html.count("<table>") == 4
     assert "<td>knowledge (accuracy of all greedy answers)</td>" in html
     assert "<script>" not in html
@@ -115,7 +115,7 @@ def test_the_markdown_is_a_table_in_a_renderer(tmp_path: Path):
 
 def test_the_page_opens_with_the_verdict(tmp_path: Path):
     page = (written(tmp_path) / "verdict.html").read_text()
-    assert re.findall("<h1>(.*)</h1>", page) == ["INCONCLUSIVE: no metric is decided."]
+    assert re.findall("<h1>(.*)</h1>", page) == ["INCONCLUSIVE: no metric reaches a verdict."]
     assert "<h2>Settings that differ</h2>" in page
     assert "Exit status: 3 (0 PASS, 1 FAIL, 3 INCONCLUSIVE)." in page
     assert "50 were not (25% saved)" in page

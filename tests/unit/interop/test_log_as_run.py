@@ -56,7 +56,7 @@ def test_a_scorer_of_both_logs_gives_the_verdicts(tmp_path: Path):
     one = documents(tmp_path / "one", lambda number: [f"Item {number}"], temperature=0)
     other = documents(tmp_path / "other", lambda number: [f"Item {number}" if number > 9 else "no"], temperature=0)
     found, sentences = gated(one, other)
-    assert sentences == ["The verdicts are those of the logs' scorer exact_match,none."]
+    assert sentences == ['The verdicts are those of the scorer "exact_match,none" in the logs.']
     assert [(each.label, each.n, each.difference) for each in found.metrics] == [
         ("knowledge (accuracy of all greedy answers)", 40, -0.25)
     ]
@@ -72,7 +72,7 @@ def test_epochs_of_which_only_the_first_is_scored_are_graded_here_and_are_repeti
     ]
     knowledge, firmness = found.metrics
     assert (knowledge.label, knowledge.candidate) == ("knowledge (accuracy of the most frequent answers)", 0.9)
-    assert (firmness.label, firmness.candidate) == ("firmness (right in all of 3 repetitions)", 0)
+    assert (firmness.label, firmness.candidate) == ("firmness (right in all 3 repetitions)", 0)
 
 
 def test_without_right_answers_and_a_common_scorer_there_is_nothing_to_gate_by(tmp_path: Path):
@@ -81,7 +81,7 @@ def test_without_right_answers_and_a_common_scorer_there_is_nothing_to_gate_by(t
     with pytest.raises(UserError) as said:
         gated(one, other)
     assert str(said.value) == (
-        f"{other} cannot be gated against {one}: the two share no scorer with 0/1 verdicts (they have likes,none, and "
+        f"{other} cannot be compared with {one}: the two share no scorer with 0/1 verdicts (they have likes,none, and "
         f"loves,none), and {one} has no right answers"
     )
 
@@ -89,7 +89,9 @@ def test_without_right_answers_and_a_common_scorer_there_is_nothing_to_gate_by(t
 def test_other_questions_and_other_right_answers_of_the_same_are_refused(tmp_path: Path):
     one = documents(tmp_path / "one", lambda number: ["no"] * 2)
     other = documents(tmp_path / "other", lambda number: ["no"] * 2, target="Thing {}")
-    with pytest.raises(UserError, match="the key of question q0 is Thing 0, but was Item 0"):
+    with pytest.raises(
+        UserError, match="the accepted answer to question q0 is Thing 0, but was Item 0 in the baseline"
+    ):
         gated(one, other)
     files = [tmp_path / f"{name}.csv" for name in ("one", "other")]
     for file in files:
@@ -106,7 +108,7 @@ def test_tables_of_verdicts_have_trials_in_the_order_of_their_rows(tmp_path: Pat
     found, _ = gated(one, other)
     knowledge, firmness = found.metrics
     assert (knowledge.difference, firmness.difference) == (0, -0.25)
-    assert (firmness.label, found.outcome) == ("firmness (right in all of 2 repetitions)", "FAIL")
+    assert (firmness.label, found.outcome) == ("firmness (right in all 2 repetitions)", "FAIL")
     assert is_log(str(one))
     assert not is_log(str(tmp_path))
 
@@ -132,7 +134,7 @@ def test_a_table_without_verdicts_is_refused_with_what_is_missing(tmp_path: Path
 def test_a_log_is_gated_by_a_log_of_one_model_and_task(tmp_path: Path):
     one = documents(tmp_path / "one", lambda number: ["no"])
     with pytest.raises(
-        UserError, match=r"a log can be gated only against another log, but mlruns/runs/today is not a log"
+        UserError, match=r"a log can be compared only with another log, but mlruns/runs/today is not the file"
     ):
         logs_as_runs(str(one), "mlruns/runs/today")
     (tmp_path / "one" / "samples_words_2026-01-01T00-00-00.000000.jsonl").write_text(one.read_text())

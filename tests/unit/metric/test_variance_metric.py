@@ -75,7 +75,7 @@ def test_a_component_that_the_answers_do_not_show_has_a_reason(
     assert [row[0].value for row in table.rows] == left
     (note,) = present(score, QUESTIONS).presentation.notes
     assert f"between {component}s" not in note
-    assert {"rewrite": "between questions in one wording each", "trial": "between rewrites with one trial each"}[
+    assert {"rewrite": "between questions (each in one wording)", "trial": "between rewrites (one trial each)"}[
         component
     ] in note
 

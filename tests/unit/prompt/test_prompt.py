@@ -179,7 +179,7 @@ def test_the_exemplar_of_another_scenario_is_a_question_like_any_other():
 def test_a_question_of_which_only_the_key_is_known_cannot_be_asked():
     question = Question("0_1", "", choices=tuple("ABCDE"), correct=3)
     for prompt in (lambda: prompt_for(question), lambda: rewriting_prompt(question, 5, "builtin:few_shot.yaml")):
-        with pytest.raises(UserError, match="question 0_1 has a key but no text, which a model needs"):
+        with pytest.raises(UserError, match="question 0_1 has accepted answers but no text, which a model needs"):
             prompt()
 
 

@@ -117,7 +117,7 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path):
     with (
         pytest.raises(
             UserError,
-            match=r"^the store cannot be written to .*/file/store/blocks: Not a directory; choose another place$",
+            match=r"^the store cannot be written to .*/file/store/blocks: Not a directory; choose another path$",
         ),
         ParquetStore(str(tmp_path / "file" / "store")).open(),
     ):
