@@ -239,8 +239,8 @@ def answer_differences(before: Path, after: Path) -> str:
     examples = []
     for question, rewrite, temperature, trial, *sampler in differing[:MAX_EXAMPLES]:
         texts = [text for text, *_ in pairs[question, rewrite, temperature, trial, *sampler]]
-        change = " → ".join(dict.fromkeys("missing" if text is None else repr(text) for text in texts))
-        change += "" if "→" in change else " (same text, different tokens)"
+        change = " → ".join("missing" if text is None else repr(text) for text in texts)
+        change = change if texts[0] != texts[1] else f"{texts[0]!r} (same text, different tokens)"
         wording = f", rewrite {rewrite}," if rewrite else ""
         condition = f"at t = {temperature_name(temperature)}, trial {trial}{f' ({sampler[0]})' if sampler else ''}"
         examples.append(f"question {question}{wording} {condition}: {change}")

@@ -58,7 +58,7 @@ def folder_of(name: str, mlruns: Path, tracked: TrackedRuns) -> Path:
     except UserError as problem:
         if not (names := baselines(mlruns)):
             raise
-        raise UserError(f"{problem}; or name a baseline ({', '.join(names)})") from problem
+        raise UserError(f"there is no baseline {name} (baselines are {', '.join(names)}); {problem}") from problem
 
 
 def baselines(mlruns: Path) -> list[str]:

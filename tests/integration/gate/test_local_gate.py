@@ -68,4 +68,4 @@ def test_facts_are_less_robust_where_certain_bounds_say_so(place: Path, monkeypa
     less_robust = {fact["question_id"] for fact in found["facts"]["less_robust"]}
     assert 0 < len(less_robust) <= len(both)
     assert less_robust == {name for name in both if sums[1][name] < sums[0][name]}
-    assert "guaranteed bounds" in found["facts"]["note"]
+    assert "certainly lower" in found["facts"]["note"]

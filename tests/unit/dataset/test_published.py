@@ -48,7 +48,7 @@ def test_a_file_of_another_data_set_is_refused_with_the_columns_that_it_has(tmp_
         configured("nq_open", f"path={file}").load()
     assert str(caught.value) == (
         f"3 of the 3 records of {file} are unusable: 3 × no question (the first is record 1); "
-        "the first has the columns prompt, gold; correct them, or raise dataset.max_invalid_fraction (now 0.05)"
+        "the first has the columns prompt, gold; fix the records, or raise dataset.max_invalid_fraction (now 0.05)"
     )
 
 

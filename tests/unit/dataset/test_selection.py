@@ -139,7 +139,7 @@ def test_too_many_unusable_records_stop_the_run():
         given(*records, max_invalid_fraction=0.2).load()
     assert str(caught.value) == (
         "1 of the 4 records of given.csv is unusable: 1 × no question (record 4); the first has the columns a, b; "
-        "correct them, or raise dataset.max_invalid_fraction (now 0.2)"
+        "fix the records, or raise dataset.max_invalid_fraction (now 0.2)"
     )
     assert given(*records, max_invalid_fraction=0.25).load() == numbered(3)
     with pytest.raises(UserError, match=r"^1 of 1 records of given\.csv is unusable: 1 × no question"):

@@ -46,4 +46,4 @@ def test_certain_bounds_say_which_facts_became_less_robust(tmp_path: Path):
     assert [(fact.question_id, fact.why) for fact in facts.less_robust] == [
         ("q0", "accuracies sum to at most 2.40 (baseline: at least 2.80)")
     ]
-    assert "guaranteed bounds" in facts.note
+    assert "certainly lower" in facts.note

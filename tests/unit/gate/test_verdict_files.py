@@ -127,7 +127,7 @@ def test_the_headline_names_what_is_not_decided():
         MetricVerdict(name, name, 0.02, outcome, *numbers) for name, outcome in (("a", "PASS"), ("b", "INCONCLUSIVE"))
     ]
     decision = Decision("INCONCLUSIVE", figures, [])
-    assert Report(decision, "one", "other", ("m", "m"), 0.95).headline == "INCONCLUSIVE: b is not decided."
+    assert Report(decision, "one", "other", ("m", "m"), 0.95).headline == "INCONCLUSIVE: b reaches no verdict."
 
 
 def test_settings_come_from_files_and_the_command_line(tmp_path: Path):

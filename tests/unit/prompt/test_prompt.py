@@ -125,8 +125,8 @@ def test_a_prompt_without_exemplars_is_the_question_alone():
 
 
 REMEDY = (
-    "remove the question, or set sampler.prompts to another file of exemplars, or to builtin:zero_shot.yaml, which has "
-    "none"
+    "use another question, or set sampler.prompts to another file of exemplars, or to builtin:zero_shot.yaml, which "
+    "has none"
 )
 
 
@@ -142,7 +142,7 @@ REMEDY = (
 def test_an_exemplar_among_the_questions_is_refused(question):
     with pytest.raises(UserError) as caught:
         refuse_exemplars([ABSTRACTIVE, question])
-    assert str(caught.value) == (f"question x, {question.text!r}, is an exemplar of the prompt; {REMEDY}")
+    assert str(caught.value) == (f"the question {question.text!r} is an exemplar of the prompt; {REMEDY}")
 
 
 @pytest.mark.parametrize("wording", ["Who wrote the play  'HAMLET'", "who wrote\nthe play Hamlet ?!"])
@@ -153,7 +153,7 @@ def test_an_exemplar_is_known_by_its_normal_form_also_as_a_rewrite(wording):
     ):
         with pytest.raises(UserError) as caught:
             refuse_exemplars([ABSTRACTIVE, question])
-        assert str(caught.value) == (f"question x, {wording!r}, is an exemplar of the prompt; {REMEDY}")
+        assert str(caught.value) == (f"the question {wording!r} is an exemplar of the prompt; {REMEDY}")
 
 
 def test_the_remedy_for_an_exemplar_works():
@@ -168,7 +168,7 @@ def test_the_remedy_for_an_exemplar_works():
 def test_a_question_on_the_passage_of_an_exemplar_is_refused():
     passage = " Anna Berg led the survey of the marsh,\nand her brother Karl drew the maps. "
     question = Question("x", "Who led the survey?", ("Anna Berg",), context=passage)
-    with pytest.raises(UserError, match=r"question x, 'Who led the survey\?', has the context of an"):
+    with pytest.raises(UserError, match=r"the question 'Who led the survey\?' has the context of an"):
         refuse_exemplars([question])
 
 

@@ -127,7 +127,7 @@ def test_a_file_of_ones_own_is_used_for_questions_and_for_rewriting(file: Path):
 def test_an_exemplar_of_a_file_of_ones_own_is_refused_as_a_question(file: Path):
     file.write_text(MINE, encoding="utf-8")
     refuse_exemplars([OPEN], str(file))
-    with pytest.raises(UserError, match=r"question sum, 'one and ONE\?', is an exemplar of the prompt;"):
+    with pytest.raises(UserError, match=r"the question 'one and ONE\?' is an exemplar of the prompt;"):
         refuse_exemplars([OPEN, Question("sum", "one and ONE?")], str(file))
 
 

@@ -233,7 +233,7 @@ def test_paraphrases_with_ids_of_other_questions_are_paired_by_order_if_their_an
         (
             squad(("6", "Emma?", "Austen.")),
             "question 1 has the id 6, which is missing in the other file",
-            "it has 1 questions, but the other file has 40",
+            "it has 1 question, but the other file has 40",
         ),
     ],
 )
