@@ -107,7 +107,10 @@ def test_replies_that_answer_nothing_have_no_entropy_and_are_wrong():
     [
         (
             {"expectations": {}},
-            'must contain the accepted answers, {"answers": [...]}, a string or a list of strings, not None',
+            (
+                'expectations must contain the accepted answers, {"answers": [...]}, a string or a list of strings, '
+                "not None"
+            ),
         ),
         ({"outputs": 7}, "outputs must contain replies, a string or a list of strings, not 7"),
         ({"outputs": {"hot": ["x"]}}, "keys of outputs must be temperatures of 0 or more, not 'hot'"),

@@ -452,7 +452,7 @@ def test_a_parquet_file_that_was_cut_is_refused(ask: Ask, tmp_path: Path):
     assert refusal(ask, tmp_path / "a.parquet").startswith(f"{tmp_path / 'a.parquet'} cannot be read: Parquet magic")
     bad = table.set_column(2, "temperature", pa.array([None if row == 700 else 1.0 for row in range(1000)]))
     pq.write_table(bad, tmp_path / "a.parquet")
-    assert refusal(ask, tmp_path / "a.parquet") == f"{tmp_path / 'a.parquet'}, row 701: no 'temperature'"
+    assert refusal(ask, tmp_path / "a.parquet") == f"{tmp_path / 'a.parquet'}, row 701: 'temperature' is missing"
 
 
 def test_a_run_that_is_refused_leaves_nothing(ask: Ask, tmp_path: Path):
