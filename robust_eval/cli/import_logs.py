@@ -124,6 +124,7 @@ def answer_lists(path: Path, choices: int) -> list[list[str | None]]:
         try:
             with warnings.catch_warnings(action="ignore"):  # of escapes in texts that are no letters anyway
                 letters = ast.literal_eval(line)
+                repr(letters)  # raises ValueError for a number of too many digits
         except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
             letters = None
         if not isinstance(letters, list) or not letters:

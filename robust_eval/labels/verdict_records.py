@@ -129,7 +129,8 @@ def record_of(entry: Any, line: str) -> Record:
 
 
 def _as_json(value: Any) -> str:
-    return printable(json.dumps(value, ensure_ascii=False))
+    text = printable(json.dumps(value, ensure_ascii=False))
+    return text if len(text) <= 60 else f"{text[:60]}…"
 
 
 def _of_evouna(entry: Mapping[str, Any]) -> dict[str, Any]:

@@ -393,7 +393,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a number as a model": (
         lambda: robust_eval.run(model=3),  # type: ignore[arg-type]
-        "model must be the name of an option, a function from prompts to texts, or an instance of a subclass of ",
+        "model must be the name of an option, a function from prompts to strings, or an instance of a subclass of ",
     ),
     "a class as a model": (
         lambda: robust_eval.run(model=FunctionModel),
