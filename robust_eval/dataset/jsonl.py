@@ -1,6 +1,5 @@
 """Questions in a JSON Lines file: a built-in set, or a user's file in the same layout."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -10,6 +9,7 @@ from robust_eval.dataset.selection import Selection
 from robust_eval.error import UserError
 from robust_eval.question import LETTERS, Question
 from robust_eval.runtime.files import json_line, text_lines
+from robust_eval.runtime.text import json_excerpt
 
 FOLDER = Path(__file__).with_name("builtin")
 """Folder of the built-in sets."""
@@ -78,15 +78,10 @@ def is_native(file: Path) -> bool:
 _EXAMPLE = '{"id": "1", "question": "…?", "answers": ["…"]}'
 
 
-def _as_json(value: Any) -> str:
-    """Return the beginning of a value in JSON."""
-    return json.dumps(value, ensure_ascii=False)[:60]
-
-
 def _question(line: str, where: str) -> Question:
     record = json_line(line, where)
     if not isinstance(record, dict):
-        raise UserError(f"{where}: a question must be a JSON object, not {_as_json(record)}")
+        raise UserError(f"{where}: a question must be a JSON object, not {json_excerpt(record)}")
     fields_of_question = {entry.name for entry in fields(Question)} - {"text"} | {"question"}
     if unknown := sorted(set(record) - fields_of_question):
         raise UserError(f"{where}: unknown field {unknown[0]!r}; fields are {', '.join(sorted(fields_of_question))}")
@@ -97,13 +92,13 @@ def _question(line: str, where: str) -> Question:
         value = record.get(field, "")
         if not isinstance(value, str) or (required and not value.strip()):
             kind = "non-empty string" if required else "string"
-            raise UserError(f"{where}: {field!r} must be a {kind}, not {_as_json(value)}")
+            raise UserError(f"{where}: {field!r} must be a {kind}, not {json_excerpt(value)}")
         return value
 
     def texts(field: str) -> tuple[str, ...]:
         value: Any = record.get(field, [])
         if not isinstance(value, list) or not all(isinstance(item, str) and item.strip() for item in value):
-            raise UserError(f"{where}: {field!r} must be a list of non-empty strings, not {_as_json(value)}")
+            raise UserError(f"{where}: {field!r} must be a list of non-empty strings, not {json_excerpt(value)}")
         return tuple(value)
 
     choices, correct = texts("choices"), record.get("correct")
@@ -113,13 +108,13 @@ def _question(line: str, where: str) -> Question:
         if type(correct) is not int or not 0 <= correct < len(choices):
             raise UserError(
                 f"{where}: 'correct' must be the index of the right choice (0 to {len(choices) - 1}), "
-                f"not {_as_json(correct)}"
+                f"not {json_excerpt(correct)}"
             )
     elif not texts("answers"):
         raise UserError(f"{where}: 'answers' must have at least one accepted answer, or 'choices' must be set")
     level = record.get("level")
     if level is not None and type(level) is not int:
-        raise UserError(f"{where}: 'level' must be a whole number, not {_as_json(level)}")
+        raise UserError(f"{where}: 'level' must be a whole number, not {json_excerpt(level)}")
     return Question(
         id=text("id", required=True),
         text=text("question", required=True),

@@ -1,6 +1,5 @@
 """Replies with human verdicts: from a file with one record a line, or from a labelled run."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from robust_eval.grader.accepted import accepted_answers
 from robust_eval.metric.score import HUMAN_LABEL, HUMAN_LABEL_WEIGHT, verdicts
 from robust_eval.question import LETTERS, Question
 from robust_eval.runtime.files import json_lines
-from robust_eval.runtime.text import printable
+from robust_eval.runtime.text import json_excerpt
 
 FIELDS = ("question", "answers", "choices", "correct_choice", "incorrect", "reply", "correct", "slice")
 EVOUNA_FIELDS = ("set", "question", "accepted", "model", "reply", "human")
@@ -88,7 +87,7 @@ def read_records_of_people(file: Path) -> list[Record]:
 def record_of(entry: Any, line: str) -> Record:
     """Return one record of a human verdict; ValueError names its error."""
     if not isinstance(entry, dict):
-        raise ValueError(f"a record must be a JSON object, not {_as_json(entry)}")
+        raise ValueError(f"a record must be a JSON object, not {json_excerpt(entry)}")
     if "human" in entry:
         entry = _of_evouna(entry)
     if unknown := sorted(set(entry) - set(FIELDS)):
@@ -101,11 +100,11 @@ def record_of(entry: Any, line: str) -> Record:
         if name not in entry:
             raise ValueError(f"{name!r} is missing")
         if type(entry[name]) is not kind:
-            raise ValueError(f"{name!r} must be {expected}, not {_as_json(entry[name])}")
+            raise ValueError(f"{name!r} must be {expected}, not {json_excerpt(entry[name])}")
     for name in ("answers", "choices", "incorrect"):
         texts = entry.get(name, [])
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            raise ValueError(f"{name!r} must be a list of strings, not {_as_json(texts)}")
+            raise ValueError(f"{name!r} must be a list of strings, not {json_excerpt(texts)}")
     choices, key = entry.get("choices", []), entry.get("correct_choice")
     question = Question(
         id=line,
@@ -119,18 +118,13 @@ def record_of(entry: Any, line: str) -> Record:
         raise ValueError(f"'choices' must contain 2 to {len(LETTERS)} strings, not {len(choices)}")
     if choices and (type(key) is not int or not 0 <= key < len(choices)):
         raise ValueError(
-            f"'correct_choice' must be the index of the right choice (0 to {len(choices) - 1}), not {_as_json(key)}"
+            f"'correct_choice' must be the index of the right choice (0 to {len(choices) - 1}), not {json_excerpt(key)}"
         )
     if not choices and not accepted_answers(question)[0]:
         raise ValueError("'answers' must contain an accepted answer that is not blank, or 'choices' must be given")
     if not isinstance(entry.get("slice", ""), str):
-        raise ValueError(f"'slice' must be a string, not {_as_json(entry['slice'])}")
+        raise ValueError(f"'slice' must be a string, not {json_excerpt(entry['slice'])}")
     return Record(question, entry["reply"], entry["correct"], entry.get("slice", ""))
-
-
-def _as_json(value: Any) -> str:
-    text = printable(json.dumps(value, ensure_ascii=False))
-    return text if len(text) <= 60 else f"{text[:60]}…"
 
 
 def _of_evouna(entry: Mapping[str, Any]) -> dict[str, Any]:

@@ -53,7 +53,16 @@ def _escape(match: re.Match[str]) -> str:
 
 def excerpt(value: object) -> str:
     """Return an excerpt of a value for an error message, in printable characters on one short line."""
-    text = printable(repr(value))
+    return _shortened(repr(value))
+
+
+def json_excerpt(value: object) -> str:
+    """Return an :func:`excerpt` of a value of a JSON file, as it stands there."""
+    return _shortened(json.dumps(value, ensure_ascii=False))
+
+
+def _shortened(text: str) -> str:
+    text = printable(text)
     return text if len(text) <= 60 else f"{text[:60]}…"
 
 
