@@ -17,7 +17,7 @@ from robust_eval.metric import greedy, profile_metric
 from robust_eval.metric.metric_spec import MetricSpec, is_name, point
 from robust_eval.metric.sampler_choice import choose_samplers
 from robust_eval.metric.score import Metric
-from robust_eval.runtime.registry import COMBINABLE_GROUPS
+from robust_eval.runtime.registry import COMBINABLE_GROUPS, refuse_reserved
 from robust_eval.sampler.base import ORDER, REASONING, TURN
 from robust_eval.sampler.recorded_answers import RecordedAnswers
 
@@ -55,7 +55,7 @@ def to_config(composed: DictConfig) -> Config:
 
 
 def _refuse_untyped(composed: DictConfig) -> None:
-    """Raise UserError for a part of the configuration that is no option, or has a value refused by its class."""
+    """Raise UserError for a part of the configuration that is no option, or has a reserved name or a refused value."""
     try:
         nodes = {entry.name: composed[entry.name] for entry in fields(Schema) if entry.name not in COMBINABLE_GROUPS}
     except OmegaConfBaseException as problem:
@@ -63,6 +63,8 @@ def _refuse_untyped(composed: DictConfig) -> None:
     for group in COMBINABLE_GROUPS:
         if not composed[group]:
             raise UserError(f"{group} must name at least one option")
+        for name in composed[group]:  # that of a settings file is in no registry
+            refuse_reserved(group, str(name))
         nodes |= {f"{group}.{name!s}": node for name, node in composed[group].items()}
     for path, node in nodes.items():
         if isinstance(node, DictConfig):

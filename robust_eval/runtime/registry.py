@@ -19,6 +19,8 @@ REQUIRED = {
 """Groups of the registry, each with the attributes that a class of it needs."""
 COMBINABLE_GROUPS = ("sampler", "metric")
 """Groups of which a run takes several options at once, each under its own name."""
+RESERVED = {"sampler": ("greedy",), "metric": ("greedy", "profile", "corrected", "unanswerable")}
+"""Names in the results of every run, which no option of these groups may have."""
 REGISTRY: dict[str, dict[str, type]] = {group: {} for group in REQUIRED}
 """Registered classes of each group, by the names of their options."""
 
@@ -27,8 +29,8 @@ def register(group: str, name: str) -> Callable[[Part], Part]:
     """Return a decorator that registers a dataclass as the option ``GROUP=NAME``; its fields are the settings.
 
     The same class may be registered again, for example by a cell of a notebook that runs twice. Raises UserError for an
-    unknown group, a class that is no dataclass or lacks an attribute that its group needs, and a name that is no word
-    or belongs to another class.
+    unknown group, a class that is no dataclass or lacks an attribute that its group needs, and a name that is no word,
+    is reserved, or belongs to another class.
 
     >>> from dataclasses import dataclass
     >>> from robust_eval import Grader
@@ -43,10 +45,17 @@ def register(group: str, name: str) -> Callable[[Part], Part]:
     return lambda part: _registered(group, name, part)
 
 
+def refuse_reserved(group: str, name: str) -> None:
+    """Raise UserError for the name of an option that the results of a run use for something else."""
+    if name in RESERVED.get(group, ()):
+        raise UserError(f"{group}={name}: every run reserves the name {name} for its own results: choose another name")
+
+
 def _registered(group: str, name: str, part: Part) -> Part:
     option = f"{group}={name}"
     if not name.isidentifier():
         raise UserError(f"{option}: the name of an option must be one word of letters, digits and _")
+    refuse_reserved(group, name)
     if not isinstance(part, type) or not is_dataclass(part):
         raise UserError(f"{option}: {_qualname(part)} must be a dataclass, whose fields are its settings")
     if missing := [

@@ -6,11 +6,16 @@ from typing import Any
 import pytest
 
 import robust_eval
+from robust_eval.answer import GREEDY
 from robust_eval.config.overrides import checked_overrides, options
 from robust_eval.config.schema import SCHEMAS, register
 from robust_eval.error import UserError
+from robust_eval.experiment.scoring import UNANSWERABLE
+from robust_eval.metric.frs_metric import FactualRobustness
+from robust_eval.metric.label_correction import NAME as CORRECTED
 from robust_eval.model.model_config import ModelConfig
-from robust_eval.runtime.registry import REGISTRY
+from robust_eval.runtime.registry import REGISTRY, RESERVED
+from robust_eval.sampler.temperature_sweep import TemperatureSweep
 
 
 @pytest.fixture(autouse=True)
@@ -112,6 +117,15 @@ def test_a_name_that_is_taken_is_refused():
     robust_eval.register("model", "recorded")(Dice)
     with pytest.raises(UserError, match="model=recorded is a built-in option: register Dice under another name"):
         register()
+
+
+def test_the_names_of_results_of_every_run_are_reserved():
+    assert {GREEDY, "profile", CORRECTED, UNANSWERABLE} == {*RESERVED["metric"]}
+    with pytest.raises(UserError, match=r"^metric=profile: every run reserves the name profile for its own results"):
+        robust_eval.register("metric", "profile")(FactualRobustness)
+    with pytest.raises(UserError, match=r"^sampler=greedy: every run reserves the name greedy"):
+        robust_eval.register("sampler", "greedy")(TemperatureSweep)
+    robust_eval.register("model", "greedy")(Dice)
 
 
 def test_a_group_that_does_not_exist_is_refused():
