@@ -191,9 +191,8 @@ def _check_target(config: Config) -> None:
     for metric, scoring in config.metric.items():
         sampler = config.sampler[sampler_of[metric]]
         temperatures = [DEFAULT_TEMPERATURE] if supported and supported.default_only else sampler.temperatures
-        specs = scoring.specs_under(sampler) if getattr(scoring, "specs", ()) else ()
-        names |= {spec: _names_of(spec, scoring, temperatures) for spec in specs}
-    declares_all = all(getattr(scoring, "specs", ()) for scoring in config.metric.values())
+        names |= {spec: _names_of(spec, scoring, temperatures) for spec in scoring.specs_under(sampler)}
+    declares_all = all(scoring.specs for scoring in config.metric.values())
     means = [name for spec, names_of_spec in names.items() if spec.mean for name in names_of_spec]
     for name in config.target_half_width:
         spec = next((each for each in names if each.for_name(name)), None)
@@ -216,7 +215,7 @@ def _names_of(spec: MetricSpec, metric: Metric, temperatures: Sequence[float]) -
     names = [spec.name]
     if isinstance(numbers, list):
         names = [spec.name.replace("{}", f"{number:g}") for number in numbers]
-    if spec in metric.specs and spec not in getattr(metric, "curves", ()):
+    if spec in metric.specs and spec not in metric.curves:
         return names
     return [point(name, t) for name in names for t in temperatures]
 

@@ -69,7 +69,7 @@ def _thresholds_and_reasons(
     thresholds, reasons = [], []
     readers = [metric for metric, chosen in choose_samplers(metrics, conditions).items() if chosen == sampler]
     for metric in readers:
-        threshold = getattr(metrics[metric], "early_stop_threshold", None)  # a registered metric may lack it
+        threshold = metrics[metric].early_stop_threshold
         if threshold is None:
             reasons.append(f"metric={metric} reads all answers")
         else:

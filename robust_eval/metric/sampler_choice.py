@@ -49,7 +49,7 @@ def _sampler_for(metric_name: str, metric: Metric, samplers: Mapping[str, Condit
             if metric.axis == ORDER and not conditions.arranges_choices:
                 raise UserError(_NO_ORDERS)
             for axis, (lacks, other) in _EXCLUSIVE_AXES.items():
-                if axis in getattr(metric, "other_axes", ()):  # a registered metric may lack it
+                if axis in metric.other_axes:
                     continue
                 if (metric.axis == axis) != (conditions.axis == axis):
                     raise UserError(lacks if metric.axis == axis else other.format(metric_name))

@@ -1,22 +1,23 @@
 """Registry of components: ``@robust_eval.register("metric", "always_right")`` makes a class an option."""
 
 from collections.abc import Callable
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from typing import TypeVar
 
+import robust_eval
 from robust_eval.error import UserError
 from robust_eval.runtime.text import alternatives
 
 Part = TypeVar("Part", bound=type)
 
 REQUIRED = {
-    "model": ("name", "identity", "load"),
-    "dataset": ("name", "load"),
-    "sampler": ("requests", "candidates", "select"),
-    "grader": ("grade",),
-    "metric": ("axis", "needs_clusters", "top_logprobs", "check", "score"),
+    "model": ("ModelConfig", ("name", "identity", "load")),
+    "dataset": ("Selection", ("source", "read")),
+    "sampler": ("Sampler", ("axis", "repetitions", "requests")),
+    "grader": ("Grader", ("right",)),
+    "metric": ("Metric", ("axis", "score")),
 }
-"""Groups of the registry, each with the attributes that a class of it needs."""
+"""Groups of the registry, each with the base class of its options and the members that a subclass must define."""
 COMBINABLE_GROUPS = ("sampler", "metric")
 """Groups of which a run takes several options at once, each under its own name."""
 RESERVED = {"sampler": ("greedy",), "metric": ("greedy", "profile", "corrected", "unanswerable")}
@@ -29,8 +30,8 @@ def register(group: str, name: str) -> Callable[[Part], Part]:
     """Return a decorator that registers a dataclass as the option ``GROUP=NAME``; its fields are the settings.
 
     The same class may be registered again, for example by a cell of a notebook that runs twice. Raises UserError for an
-    unknown group, a class that is no dataclass or lacks an attribute that its group needs, and a name that is no word,
-    is reserved, or belongs to another class.
+    unknown group, a class that is no dataclass, no subclass of its group's base class, or lacks a member, and a name
+    that is no word, is reserved, or belongs to another class.
 
     >>> from dataclasses import dataclass
     >>> from robust_eval import Grader
@@ -58,10 +59,14 @@ def _registered(group: str, name: str, part: Part) -> Part:
     refuse_reserved(group, name)
     if not isinstance(part, type) or not is_dataclass(part):
         raise UserError(f"{option}: {_qualname(part)} must be a dataclass, whose fields are its settings")
-    if missing := [
-        attribute for attribute in REQUIRED[group] if not hasattr(part, attribute) and attribute not in _fields(part)
-    ]:
-        raise UserError(f"{option}: {_qualname(part)} has no {missing[0]}, which a {group} needs")
+    name_of_base, members = REQUIRED[group]
+    base = getattr(robust_eval, name_of_base)
+    if base not in part.__mro__:  # issubclass() supports no Protocol with attributes
+        raise UserError(f"{option}: {_qualname(part)} must be a subclass of robust_eval.{name_of_base}")
+    settings = {field.name for field in fields(part)}
+    for member in members:
+        if member not in settings and getattr(part, member, None) is getattr(base, member, None):
+            raise UserError(f"{option}: {_qualname(part)} has no {member}, which a {group} needs")
     registered = REGISTRY[group].setdefault(name, part)
     if _qualname(registered) != _qualname(part):
         raise UserError(f"{option} is already {_qualname(registered)}: register {_qualname(part)} under another name")
@@ -71,7 +76,3 @@ def _registered(group: str, name: str, part: Part) -> Part:
 
 def _qualname(part: object) -> str:
     return f"{part.__module__}.{part.__qualname__}" if isinstance(part, type) else repr(part)
-
-
-def _fields(part: type) -> set[str]:
-    return set(getattr(part, "__dataclass_fields__", {}))

@@ -14,7 +14,7 @@ from robust_eval.experiment.scoring import UNANSWERABLE
 from robust_eval.metric.frs_metric import FactualRobustness
 from robust_eval.metric.label_correction import NAME as CORRECTED
 from robust_eval.model.model_config import ModelConfig
-from robust_eval.runtime.registry import REGISTRY, RESERVED
+from robust_eval.runtime.registry import REGISTRY, REQUIRED, RESERVED
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
 
 
@@ -91,6 +91,11 @@ class Nothing:
     name: str = "nothing"
 
 
+@dataclass
+class Anonymous(ModelConfig):
+    name: str = "anonymous"
+
+
 class Plain(Dice):
     pass
 
@@ -99,7 +104,8 @@ class Plain(Dice):
     ("part", "name", "sentence"),
     [
         (Dice, "my dice", "model=my dice: the name of an option must be one word of letters, digits and _"),
-        (Nothing, "dice", f"model=dice: {__name__}.Nothing has no identity, which a model needs"),
+        (Nothing, "dice", f"model=dice: {__name__}.Nothing must be a subclass of robust_eval.ModelConfig"),
+        (Anonymous, "dice", f"model=dice: {__name__}.Anonymous has no identity, which a model needs"),
         (Dice(), "dice", f"model=dice: {Dice()!r} must be a dataclass, whose fields are its settings"),
         (int, "dice", "model=dice: builtins.int must be a dataclass, whose fields are its settings"),
     ],
@@ -108,6 +114,14 @@ def test_a_class_that_can_be_no_option_is_refused(part: Any, name: str, sentence
     with pytest.raises(UserError) as raised:
         robust_eval.register("model", name)(part)
     assert str(raised.value) == sentence
+
+
+@pytest.mark.parametrize("group", REGISTRY)
+def test_a_class_must_have_the_base_class_of_its_group_whose_members_a_run_uses(group: str):
+    members = dict.fromkeys(("name", *REQUIRED[group][1]), "")
+    part = dataclass(type("Lone", (), members))
+    with pytest.raises(UserError, match=rf"Lone must be a subclass of robust_eval\.{REQUIRED[group][0]}$"):
+        robust_eval.register(group, "lone")(part)
 
 
 def test_a_name_that_is_taken_is_refused():
