@@ -15,7 +15,7 @@ from robust_eval.store.stored_model import StoredModel
 
 
 class Models:
-    """Models of a run: ``measured``, the ``writer`` of rewrites and the ``judge`` of replies, which may be the same.
+    """Models of a run: ``measured``, the ``writer`` of rewrites and the ``judge`` of replies. Equal ones are the same.
 
     All use the store. ``start_run`` is called before the first request to one of them.
     """
@@ -30,17 +30,19 @@ class Models:
         watch: Stopwatch,
         start_run: Callable[[], object] = lambda: None,
     ) -> None:
-        def stored(other: ModelConfig | None) -> StoredModel:
-            if other is None or other == model:
-                return self.measured
-            return StoredModel(other, engine, entries, watch, start_run=start_run)
-
-        self.measured = StoredModel(model, engine, entries, watch, start_run=start_run)
-        self.writer, self.judge = stored(rewriter.model), stored(reply_grader.grader.judge_config)
         self._reply_grader = reply_grader
-        self._prompts_asked = self._cache_hits = 0
-        self._writer: dict[str, Any] = {}
-        self._writer_served: dict[str, Mapping[str, set[str]]] = {}
+        self._distinct: list[StoredModel] = []
+        configs: list[ModelConfig] = []
+
+        def stored(config: ModelConfig | None) -> StoredModel:
+            config = model if config is None else config
+            if config not in configs:
+                configs.append(config)
+                self._distinct.append(StoredModel(config, engine, entries, watch, start_run=start_run))
+            return self._distinct[configs.index(config)]
+
+        self.measured = stored(model)
+        self.writer, self.judge = stored(rewriter.model), stored(reply_grader.grader.judge_config)
 
     def with_judge(
         self, aggregator: Aggregator, seed: int, cached_only: bool = False
@@ -50,44 +52,34 @@ class Models:
         return replace(self._reply_grader, grader=grader), aggregator.with_judge(grader)
 
     def release_writer(self) -> None:
-        """Drop the writer after the last rewrite, to free its memory; its description stays."""
-        if self.writer is not self.measured:
-            self._prompts_asked, self._cache_hits = self.writer.prompts_asked, self.writer.cache_hits
-            self._writer = _description(self.writer, "rewriter.")
-            self._writer_served = {"rewriter.": self.writer.served}
-            self.writer = self.measured
+        """Free the memory of a writer that has no other part in the run, after the last rewrite."""
+        if self.writer not in (self.measured, self.judge):
+            self.writer.release()
 
     @property
     def prompts_asked(self) -> int:
         """Number of prompts sent to the models of the run."""
-        return self._prompts_asked + sum(model.prompts_asked for model in self._by_prefix.values())
+        return sum(model.prompts_asked for model in self._distinct)
 
     @property
     def cache_hits(self) -> int:
         """Number of the run's prompts with an answer in the store."""
-        return self._cache_hits + sum(model.cache_hits for model in self._by_prefix.values())
+        return sum(model.cache_hits for model in self._distinct)
 
     @property
     def _by_prefix(self) -> dict[str, StoredModel]:
-        """Models of the run, the measured one and a separate judge, by the prefix of their settings."""
-        return {"": self.measured} | ({} if self.judge is self.measured else {"grader.": self.judge})
+        """Models of the run, the measured one and a separate writer and judge, by the prefix of their settings."""
+        others = {"rewriter.": self.writer, "grader.": self.judge}
+        return {"": self.measured} | {name: each for name, each in others.items() if each is not self.measured}
 
     def served(self) -> dict[str, Mapping[str, set[str]]]:
         """Return the services' names of models and builds, by the prefix of each model's settings and by column."""
-        return (
-            {"": self.measured.served}
-            | self._writer_served
-            | {name: each.served for name, each in self._by_prefix.items()}
-        )
+        return {prefix: model.served for prefix, model in self._by_prefix.items()}
 
     def description(self) -> dict[str, Any]:
-        """Return the description of each model of the run."""
-        described = dict(self._writer)
-        for prefix, model in reversed(self._by_prefix.items()):
-            described |= _description(model, prefix)
+        """Return the description of each model of the run, the measured one last."""
+        described: dict[str, Any] = {}
+        for prefix, model in sorted(self._by_prefix.items(), reverse=True):
+            described |= {f"loaded.{prefix}{name}": value for name, value in model.description().items()}
+            described |= {f"identity.{prefix}{name}": value for name, value in model.identity.items()}
         return described
-
-
-def _description(model: StoredModel, prefix: str) -> dict[str, Any]:
-    loaded = {f"loaded.{prefix}{name}": value for name, value in model.description().items()}
-    return loaded | {f"identity.{prefix}{name}": value for name, value in model.identity.items()}

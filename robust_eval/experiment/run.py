@@ -162,7 +162,6 @@ def _measure(
             graded_unanswerable = reply_grader.grade(source.unanswerable.questions, answers.table)
         scores[UNANSWERABLE] = scoring.unanswerable(source.unanswerable.questions, graded_unanswerable)
     scores = {name: present(score, state.questions if name == GREEDY else state.kept) for name, score in scores.items()}
-    models.release_writer()
     if models.cache_hits and not models.prompts_asked:
         log.info("all answers are in the store: no request was sent, and the model was not loaded")
     write_verdicts(reply_grader.grader, folder)

@@ -100,6 +100,8 @@ class StoredModel:
         self._start_run = start_run
         self.identity = self.config.identity()
         self._loaded: ModelRunner | None = None
+        self._released: dict[str, Any] = {}
+        """Description of the model when it was released; empty before."""
         self._planned: dict[tuple[object, ...], _Lookup] = {}
         """Results of the plan's lookups whose answers are all stored."""
         self._served_names = _ServedNames(self.config)
@@ -251,10 +253,17 @@ class StoredModel:
         """Return the description of the model, or the stored one, or its identity alone."""
         if self._loaded is not None:
             return self._loaded.description()
+        if self._released:
+            return self._released
         for _, value in self._entries.get([description_key(self.identity)]):
             stored: dict[str, Any] = json.loads(value)
             return stored
         return {"name": self.config.name, **self.identity}
+
+    def release(self) -> None:
+        """Free the memory of the model behind the store; its description stays, and a request loads it again."""
+        if self._loaded is not None:
+            self._released, self._loaded = self.description(), None
 
     def _model(self) -> ModelRunner:
         if self._loaded is None:

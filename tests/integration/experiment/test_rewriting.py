@@ -128,12 +128,31 @@ def test_a_second_run_asks_nothing_and_both_models_are_described(written: tuple[
         }
 
 
-def test_the_model_that_is_measured_rewrites_where_no_other_or_the_same_is_named(tmp_path: Path):
+def models_of(folder: Path, *overrides: str) -> Models:
+    config = configuration("experiment=multiqa", "rewriter=llm", f"paths.mlruns={folder}", *overrides)
+    with config.store.open() as entries:
+        return Models(config.model, config.rewriter, config.reply_grader, config.engine, entries, Stopwatch())
+
+
+def test_equal_models_of_a_run_are_the_same(tmp_path: Path):
     for named, same in (([], True), (["model@rewriter.model=smollm2_135m"], True), (OTHER, False)):
-        config = configuration("experiment=multiqa", "rewriter=llm", f"paths.mlruns={tmp_path}", *named)
-        with config.store.open() as entries:
-            models = Models(config.model, config.rewriter, config.reply_grader, config.engine, entries, Stopwatch())
+        models = models_of(tmp_path, *named)
         assert (models.writer is models.measured) == same
+        assert models.judge is models.measured
+    judge = [line.replace("rewriter.", "grader.") for line in OTHER]
+    models = models_of(tmp_path, *OTHER, "grader=judge", *judge)
+    assert models.judge is models.writer is not models.measured
+
+
+def test_the_requests_to_a_writer_count_before_and_after_its_release(tmp_path: Path):
+    models = models_of(tmp_path, *OTHER)
+    models.writer.prompts_asked, models.writer.cache_hits = 3, 2
+    counted = models.prompts_asked, models.cache_hits, models.served(), models.description()
+    models.release_writer()
+    assert (models.prompts_asked, models.cache_hits, models.served(), models.description()) == counted
+    assert counted[:2] == (3, 2)
+    assert counted[2].keys() == {"", "rewriter."}
+    assert counted[3]["loaded.rewriter.name"] == "other"
 
 
 def test_where_no_rewrites_come_a_capable_model_is_advised(ask: Ask, tmp_path: Path):
