@@ -97,6 +97,11 @@ class SampledSource:
         return any(sampler.selects_by_baseline for sampler in self._selecting)
 
     @property
+    def max_questions(self) -> int | None:
+        """Maximum number of questions that the source selects, the smallest of its samplers; None without a limit."""
+        return min((each.max_questions for each in self._selecting if each.max_questions is not None), default=None)
+
+    @property
     def baseline_name(self) -> str:
         """Name of the source's baseline answers in log messages: "greedy" or "most frequent"."""
         return "greedy" if self.supported_temperatures.greedy else "most frequent"
@@ -164,13 +169,6 @@ class SampledSource:
         chosen = list(questions)
         for sampler in self._selecting:
             chosen = sampler.select(chosen, baseline, self.seed)
-        return chosen
-
-    def largest_selection(self, questions: Sequence[Question]) -> list[Question]:
-        """Return the source's largest possible selection: the smallest of those of its samplers."""
-        chosen = list(questions)
-        for sampler in self._selecting:
-            chosen = sampler.largest_selection(chosen)
         return chosen
 
     def answers(self, questions: Sequence[Question], baseline: pa.Table) -> dict[str, Answers]:

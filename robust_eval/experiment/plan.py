@@ -152,7 +152,7 @@ def plan(
                 ]
             else:
                 verdicts += lacking.missing
-            selected = source.largest_selection(selected)
+            selected = selected[: source.max_questions]
             uncertain |= source.selects_by_baseline
         parts = [(name, source.stage(name), selected) for name in source.samplers]
         if source.unanswerable is not None:

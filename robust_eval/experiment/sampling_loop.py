@@ -135,7 +135,7 @@ class SamplingLoop:
         NothingKeptError if no question is kept, after writing the verdicts on the baseline answers.
         """
         state, scores = RunState(Rewritten([])), dict[str, Score]()
-        while not self._is_full(state.kept) and (block := schedule.next(scores)):
+        while len(state.kept) != self.source.max_questions and (block := schedule.next(scores)):
             rewritten = self._rewrite(block)
             if not schedule.left:
                 self.models.release_writer()
@@ -155,10 +155,6 @@ class SamplingLoop:
             self.source.select(candidates, state.graded_baseline)  # raises the error for the questions of all blocks
             raise NothingKeptError("the samplers take none of the selected questions: raise sampler.max_questions")
         return state, schedule.reported(scores)
-
-    def _is_full(self, kept: Sequence[Question]) -> bool:
-        """Return True if the loop's samplers take no question besides the kept ones."""
-        return bool(kept) and len(self.source.largest_selection([*kept, kept[-1]])) == len(kept)
 
     def _rewrite(self, questions: Sequence[Question]) -> Rewritten:
         """Return a block of questions with a model's rewrites; unchanged without a model that rewrites."""
@@ -181,7 +177,7 @@ class SamplingLoop:
             self._write(block)
             block = block._replace(graded_baseline=self.reply_grader.grade(candidates, block.baseline_answers))
             selected = source.select(candidates, block.graded_baseline)
-            kept = source.largest_selection([*kept_before, *selected])[len(kept_before) :]
+            kept = [*kept_before, *selected][len(kept_before) : source.max_questions]
             block = block._replace(kept=kept)
             if kept and (block.baseline_answers.num_rows or isinstance(source, RecordedAnswers)):
                 log.info("%s answers: %d of %d questions kept", source.baseline_name, len(kept), len(candidates))

@@ -157,6 +157,8 @@ class Sampler(Conditions):
     """File of prompt templates."""
     max_new_tokens: int
     """Length limit of an answer, in tokens."""
+    max_questions: int | None = None
+    """Maximum number of selected questions; None without a limit."""
     early_stop = False
     """True with early stopping: no trial is asked that cannot change a breaking temperature."""
     min_confidence = 0.0
@@ -183,10 +185,6 @@ class Sampler(Conditions):
         """Return the questions that the sampler selects by graded greedy answers (``baseline``); NothingKeptError for
         none.
         """
-        return list(questions)
-
-    def largest_selection(self, questions: Sequence[Question]) -> list[Question]:
-        """Return the sampler's largest possible selection of these candidates, for a plan before the greedy answers."""
         return list(questions)
 
     def requests(self, questions: Sequence[Question], grader: PrefixGrader, seed: int) -> list[Request]:

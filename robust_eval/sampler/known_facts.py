@@ -118,7 +118,3 @@ class KnownFacts(Sampler):
     def selects_by_baseline(self) -> bool:
         """True if a greedy answer can show that a question is no known fact."""
         return self.selection != "none" or self.min_confidence > 0
-
-    def largest_selection(self, questions: Sequence[Question]) -> list[Question]:
-        """Return the first ``max_questions`` candidates, as if all were known facts."""
-        return list(questions[: self.max_questions])

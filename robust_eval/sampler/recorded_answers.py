@@ -60,6 +60,7 @@ class RecordedAnswers:
     contains one; none: all questions are kept."""
 
     baseline_name = "recorded"
+    max_questions = None
     profile_sentence = ""
 
     def __post_init__(self) -> None:
@@ -124,8 +125,6 @@ class RecordedAnswers:
     def candidates(self, questions: Sequence[Question]) -> list[Question]:
         """Return all questions: their answers are recorded."""
         return list(questions)
-
-    largest_selection = candidates
 
     def baseline(self, questions: Sequence[Question]) -> pa.Table:
         """Return the recorded baseline answers to these questions, possibly none."""
