@@ -326,7 +326,7 @@ def read_run(folder: Path, name: str | None = None, without_summary: bool = Fals
     loaded = checked(LOADED, lambda file: dict(read_json(file, OF_RUN)), {})
     settings |= {name: value for name, value in loaded.items() if settings.get(name) == AUTO}
     numbers: dict[str, float] = {} if without_summary else checked(SUMMARY, _numbers, {})
-    metrics, of_questions = _metrics(numbers), _checked(label, SUMMARY, lambda: _of_questions(numbers))
+    of_questions = _checked(label, SUMMARY, lambda: _of_questions(numbers))
     questions = checked(QUESTIONS, lambda file: read_parquet(file, None, TABLE_OF_QUESTIONS), None)
     for setting in ("model.name", "dataset.name", "seed"):
         if setting not in settings:
@@ -336,6 +336,7 @@ def read_run(folder: Path, name: str | None = None, without_summary: bool = Fals
             raise UserError(f"{label} cannot be read: {QUESTIONS} has no column {column}")
     greedy = checked(GRADED, _greedy, {})
     declarations = checked(METRICS, lambda file: from_json(read_json(file, OF_RUN)), KNOWN_SPECS)
+    metrics = _metrics(numbers, declarations)
     columns = ["temperature", "certainty_from", "right", "wrong"]
     reply_certainty = checked(REPLY_CERTAINTY, lambda file: read_parquet(file, columns), None)
     page = (folder / REPORT).resolve() if (folder / REPORT).is_file() else None
@@ -362,17 +363,28 @@ def _numbers(file: Path) -> dict[str, float]:
     return {name: math.nan if each is None else float(each) for name, each in read_json(file, OF_RUN).items()}
 
 
-def _metrics(numbers: Mapping[str, float]) -> dict[str, Estimate]:
-    """Return the metrics of a run's summary, each with its interval; a missing bound of an interval is infinite."""
+def _metrics(numbers: Mapping[str, float], specs: Sequence[MetricSpec]) -> dict[str, Estimate]:
+    """Return the metrics of a run's summary, each with its interval; the summary has no number for infinite ones:
+    bounds of an interval, and medians of breaks where half of the facts are unbroken.
+    """
     metrics = {}
-    for name in numbers:
+    for name, value in numbers.items():
         if not name.endswith((".low", ".high", ".n")):
-            value, low, high = (numbers.get(name + suffix, math.nan) for suffix in ("", ".low", ".high"))
+            low, high = (numbers.get(name + suffix, math.nan) for suffix in (".low", ".high"))
             is_open = math.isnan(high) and not math.isnan(low)
-            metrics[name] = Estimate(
-                math.inf if is_open and math.isnan(value) else value, low, math.inf if is_open else high
-            )
+            is_infinite = math.isnan(value) and (is_open or _is_unbroken_median(name, numbers, specs))
+            metrics[name] = Estimate(math.inf if is_infinite else value, low, math.inf if is_open else high)
     return metrics
+
+
+def _is_unbroken_median(name: str, numbers: Mapping[str, float], specs: Sequence[MetricSpec]) -> bool:
+    """Return True if a metric without a number is the median of at least one break, of which a later one is better."""
+    curve, *_ = curve_and_temperature(name) or (name,)
+    has_breaks = numbers.get(f"{name}.n", ".corrected." in name)  # corrected ones are there only if defined
+    if not (has_breaks and curve.endswith(".median")):
+        return False
+    spec = spec_of(name, specs)
+    return spec is not None and spec.more_is_better is True
 
 
 def _of_questions(numbers: Mapping[str, float]) -> dict[str, int]:

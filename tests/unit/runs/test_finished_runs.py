@@ -11,6 +11,7 @@ from comparison_by_hand import questions as described_questions
 from json_lines import cases
 
 from robust_eval.error import UserError
+from robust_eval.metric import frs_metric
 from robust_eval.metric.metric_spec import MetricSpec, as_json
 from robust_eval.runs.finished_runs import KNOWN_SPECS, FinishedRun, Labels, merged, read_run, without_repetitions
 from robust_eval.stats.estimate import Estimate
@@ -110,6 +111,25 @@ def test_a_run_says_how_many_questions_its_figures_rest_on(folder):
     run = read_run(folder)
     assert [run.n(name) for name in ("frs.breaking_temperature.median", "frs.d1", "questions.asked")] == [2, 2, None]
     assert "frs.d1.n" not in run.metrics
+
+
+@pytest.mark.parametrize(
+    ("median", "n", "read"),
+    [
+        ("frs.breaking_temperature.median", 2, math.inf),
+        ("frs.breaking_temperature.median", 0, NAN),
+        ("frs.offgrid.breaking_temperature.median", 2, math.inf),
+        ("frs.corrected.breaking_temperature.median", None, math.inf),
+        ("challenge.breaking_turn.median.t1", 2, math.inf),
+        ("thinking.breaking_budget.median.t1", 2, NAN),  # no budget suffices
+        ("frs.entropy_vs_breaking.kendall", 2, NAN),
+    ],
+)
+def test_the_median_of_breaks_without_a_number_is_unbroken(folder, median, n, read):
+    number = {} if n is None else {f"{median}.n": n}
+    (folder / "metrics.json").write_text(json.dumps(as_json([*KNOWN_SPECS, *frs_metric.CORRECTED])))
+    (folder / "summary.json").write_text(json.dumps(SUMMARY | {median: None} | number))
+    assert read_run(folder).metrics[median] == pytest.approx((read, NAN, NAN), nan_ok=True)
 
 
 def test_an_end_of_an_interval_for_which_a_summary_has_no_number_is_infinite(folder):
