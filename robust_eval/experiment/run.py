@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from omegaconf import DictConfig, OmegaConf
 
-from robust_eval.answer import GREEDY, SCHEMA
+from robust_eval.answer import SCHEMA
 from robust_eval.config.config import Config
 from robust_eval.error import UserError
 from robust_eval.experiment.answer_source import SampledSource, answer_source
@@ -161,7 +161,7 @@ def _measure(
         with watch.stage("grading"):
             graded_unanswerable = reply_grader.grade(source.unanswerable.questions, answers.table)
         scores[UNANSWERABLE] = scoring.unanswerable(source.unanswerable.questions, graded_unanswerable)
-    scores = {name: present(score, state.questions if name == GREEDY else state.kept) for name, score in scores.items()}
+    scores = {name: present(score, state.questions) for name, score in scores.items()}
     if models.cache_hits and not models.prompts_asked:
         log.info("all answers are in the store: no request was sent, and the model was not loaded")
     write_verdicts(reply_grader.grader, folder)

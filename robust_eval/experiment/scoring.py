@@ -24,6 +24,7 @@ from robust_eval.metric.profile_metric import (
     ANSWERS_UNANSWERABLE,
     FRS_METRIC,
     METHODS,
+    METHODS_AT_OWN,
     OPTIONAL_METHODS,
     joins,
     profile,
@@ -99,11 +100,11 @@ class Scoring:
         scores = {
             name: self.metrics[name].score(kept, measured(sampler), self.seed) for name, sampler in sampler_of.items()
         }
-        methods = METHODS[1:] if self.profile_sentence and FRS_METRIC not in self.metrics else METHODS
-        if joins(sampler_of, methods):
+        at_own = bool(self.profile_sentence) and FRS_METRIC not in self.metrics
+        if joins(sampler_of, METHODS_AT_OWN if at_own else METHODS):
             scores = {"profile": profile(kept, scores, self.seed, self.profile_sentence), **scores}
             joined = [name for name in (*METHODS, *OPTIONAL_METHODS) if name in sampler_of]
-            if methods is METHODS and len(joined) < len(METHODS) + len(OPTIONAL_METHODS):
+            if not at_own and len(joined) < len(METHODS) + len(OPTIONAL_METHODS):
                 log.info("the profile joins %d methods: %s", len(joined), ", ".join(joined))
         elif sampler_of.keys() >= {*METHODS} and len(graded) > 1:
             log.info("no profile: %s", ", ".join(f"metric={name} reads {part}" for name, part in sampler_of.items()))

@@ -73,8 +73,10 @@ def share_of_steps(breaking: Floats, steps: Sequence[float]) -> Floats:
 
 
 FRS_METRIC = "frs"
-METHODS = (FRS_METRIC, "agreement", "certainty")
-"""Metrics that are joined; of a model without a temperature all but the first."""
+METHODS_AT_OWN = ("agreement", "certainty")
+"""Metrics that are joined for a model without a temperature."""
+METHODS = (FRS_METRIC, *METHODS_AT_OWN)
+"""Metrics that are joined for any other model."""
 ORDER_METRIC, CHALLENGE_METRIC, THINKING_METRIC = "order", "challenge", "thinking"
 OPTIONAL_METHODS = (ORDER_METRIC, CHALLENGE_METRIC, THINKING_METRIC)
 """Metrics that are joined to them if there are answers: to choices in other orders, under pushback, and after

@@ -611,8 +611,11 @@ PRESENTERS: Mapping[str, Callable[[Score, Sequence[Question]], Presentation]] = 
 def present(score: Score, questions: Sequence[Question]) -> Score:
     """Return the score with the presentation of its metric; one of another metric keeps its own.
 
-    ``questions`` are those of the score, in their order.
+    ``questions`` include those of the score.
     """
     presenters = (PRESENTERS[spec.name] for spec in score.specs if spec.name in PRESENTERS)
     presenter = next(presenters, None)
-    return score if presenter is None else replace(score, presentation=presenter(score, questions))
+    if presenter is None:
+        return score
+    by_id = {question.id: question for question in questions}
+    return replace(score, presentation=presenter(score, [by_id[question_id] for question_id in score.question_ids]))
