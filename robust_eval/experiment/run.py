@@ -90,7 +90,7 @@ def run(
             with store.open() as entries, engine.open():
                 result = _measure(config, name, settings, entries, folder, deferred_run, watch, make_schedule)
                 size = entries.size()
-            record_result(result, folder, deferred_run.start())
+            record_result(result, folder, deferred_run.record)
         except KeyboardInterrupt:
             log.warning("stopped; %s", store.again())
             raise
@@ -100,7 +100,7 @@ def run(
         same = None
         if repeated is not None:
             same = answer_differences(repeated / ANSWERS, folder / ANSWERS)
-            deferred_run.start().tags({"repeated": str(repeated), "repeated.answers": same})
+            deferred_run.record.tags({"repeated": str(repeated), "repeated.answers": same})
     return FinishedExperiment(result, size, same)
 
 
@@ -169,7 +169,7 @@ def _measure(
     parts = [("loaded.grader", reply_grader.grader.description()), ("loaded.aggregator", aggregator.description())]
     parts += [("undefined", score.reasons) for score in scores.values()]
     metadata |= {f"{prefix}.{name}": value for prefix, values in parts for name, value in values.items()}
-    deferred_run.start().parameters(resolved_values(settings, metadata))
+    deferred_run.record.parameters(resolved_values(settings, metadata))
     return Result(
         name=name,
         description=settings | metadata,
@@ -187,6 +187,6 @@ def _measure(
         cache_hits=models.cache_hits,
         watch=watch,
         unasked=len(schedule.left),
-        origin=origin(deferred_run.start().run_id),
+        origin=origin(deferred_run.record.run_id),
         served_names=models.served(),
     )

@@ -69,13 +69,18 @@ class DeferredRun:
         self._record: Run | None = None
         self._waiting: list[Callable[[Run], object]] = []
 
-    def start(self) -> Run:
-        """Start the run's record, unless it has started, and make the waiting writes. Return the record."""
+    def start(self) -> None:
+        """Start the run's record, unless it has started, and make the waiting writes."""
         if self._record is None:
             self._record = self._open_record()
             for write in self._waiting:
                 write(self._record)
             self._waiting.clear()
+
+    @property
+    def record(self) -> Run:
+        """Record of the deferred run, which has started."""
+        assert self._record is not None
         return self._record
 
     def then(self, write: Callable[[Run], object]) -> None:

@@ -150,7 +150,7 @@ class SamplingLoop:
                 log.info("%s", progress)
         if not state.kept:
             if state.graded_baseline.num_rows:
-                write_question_status(state.questions, scores, self.folder, self.deferred_run.start())
+                write_question_status(state.questions, scores, self.folder, self.deferred_run.record)
             candidates = self.source.candidates(state.questions)
             self.source.select(candidates, state.graded_baseline)  # raises the error for the questions of all blocks
             raise NothingKeptError("the samplers take none of the selected questions: raise sampler.max_questions")

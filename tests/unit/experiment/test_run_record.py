@@ -16,7 +16,9 @@ def test_what_a_run_leaves_waits_until_it_begins_and_is_left_once(tmp_path: Path
         deferred.then(lambda _: said.append("first"))
         deferred.then(lambda _: said.append("second"))
         assert said == []
-        assert deferred.start() is deferred.start() is record
+        deferred.start()
+        deferred.start()
+        assert deferred.record is record
         assert said == ["start", "first", "second"]
         deferred.then(lambda given: said.append("at once") if given is record else None)
     assert said == ["start", "first", "second", "at once"]
