@@ -181,6 +181,7 @@ def _measure(
         graded_unanswerable=graded_unanswerable,
         exact_curves=exact_curves_of(state.answers_by_sampler),
         sampler_of={metric: sampler for metric, sampler in scoring.sampler_of.items() if metric in scores},
+        estimator_of={sampler: each.estimator for sampler, each in scoring.conditions.items()},
         scores=scores,
         tokenizer=measured.config.tokenizer_file(),
         prompts_asked=models.prompts_asked,

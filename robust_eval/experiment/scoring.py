@@ -153,7 +153,8 @@ class Scoring:
         corrections = [greedy_correction(asked, tables[GREEDY])] if tables[GREEDY].num_rows else []
         for name, sampler in self.sampler_of.items():
             if sampler in tables:
-                measured = Measured(tables[GREEDY], tables[sampler], early_stopping=self.early_stopping.get(sampler))
+                estimator, rule = self.conditions[sampler].estimator, self.early_stopping.get(sampler)
+                measured = Measured(tables[GREEDY], tables[sampler], estimator=estimator, early_stopping=rule)
                 corrections.append(self.metrics[name].corrected(kept, measured, self.seed))
         corrections.append(abstention_rates(asked, tables.values()))
         score = corrected_score(corrections)

@@ -115,7 +115,7 @@ class AnswerCertainty(Metric):
         """
         ids, groups = [question.id for question in questions], question_groups(questions)
         exact = measured.estimator == "exact"
-        replies = labelled_replies(measured.graded, exact)
+        replies = labelled_replies(measured.graded)
         counted = (
             replies if self.invalid == "as_label" else filtered(replies, pc.not_equal(replies["label"], INVALID_LABEL))
         )
@@ -181,8 +181,8 @@ class AnswerCertainty(Metric):
         return correction
 
 
-def labelled_replies(graded: pa.Table, exact: bool) -> pa.Table:
-    """Return the answers that are replies; invalid ones have a label of their own. Trials weigh 1 each.
+def labelled_replies(graded: pa.Table) -> pa.Table:
+    """Return the answers that are replies; invalid ones have a label of their own.
 
     The table has the columns that are counted.
     """
@@ -191,11 +191,7 @@ def labelled_replies(graded: pa.Table, exact: bool) -> pa.Table:
     invalid = pc.or_(pa.array(has_outcome(graded, NO_ANSWER)), graded["label"].is_null())
     column = graded.schema.get_field_index("label")
     labels = pc.if_else(invalid, INVALID_LABEL, graded["label"])
-    labelled = graded.set_column(column, SCHEMA.field("label"), labels)
-    if not exact:
-        column = graded.schema.get_field_index("weight")
-        labelled = labelled.set_column(column, SCHEMA.field("weight"), pa.array(np.ones(graded.num_rows)))
-    return labelled
+    return graded.set_column(column, SCHEMA.field("label"), labels)
 
 
 def _max_entropy(

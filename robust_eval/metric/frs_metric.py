@@ -43,7 +43,6 @@ from robust_eval.metric.score import (
     median_estimate,
     question_groups,
     question_rows,
-    reply_weights,
     trial_grid,
     verdicts,
 )
@@ -297,7 +296,7 @@ class FactualRobustness(Metric):
                 defined_mean(np.isinf(defined).astype(float)),
             ]
 
-        is_sampled = bool(np.all(reply_weights(graded) == 1))
+        is_sampled = measured.estimator == "trials"
         names = [f"d{d:g}" for d in self.d]
         names += ["breaking_temperature.mean_broken", "breaking_temperature.median", "unbroken_share"]
         estimates = break_intervals(
@@ -427,7 +426,7 @@ def _label_counts(answers: Grid, graded: pa.Table) -> LabelCounts:
     people, judged = graded[HUMAN_LABEL].to_numpy(), verdicts(graded)
     row = question_rows(answers.question_ids, graded)
     column = np.searchsorted(answers.temperatures, graded["temperature"].to_numpy())
-    weights = graded[HUMAN_LABEL_WEIGHT].to_numpy() * reply_weights(graded)
+    weights = graded[HUMAN_LABEL_WEIGHT].to_numpy() * graded["weight"].to_numpy()
     used = weights[~np.isnan(people) & ~np.isnan(judged)]
     scale = used.sum() / (used**2).sum() if len(used) else 1.0
     return label_counts(judged, people, row, column, weights * scale, answers.correct.shape)

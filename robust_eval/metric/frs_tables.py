@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from robust_eval.answer import NO_REPLY
 from robust_eval.answer import rows as table_rows
-from robust_eval.metric.score import Grid, reply_weights
+from robust_eval.metric.score import Grid
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.frs import crossing_temperature
 from robust_eval.stats.interval import (
@@ -165,11 +165,8 @@ def certainty_bins(graded: pa.Table) -> pa.Table:
     log-probabilities are left out. Enumerated answers count by their probability.
     """
     counts: dict[tuple[float, int], list[float]] = {}
-    columns = ["temperature", "sampling_logprobs", "answer_tokens", "correct", "outcome"]
-    weights = reply_weights(graded)
-    for weight, (temperature, logprobs, answer_tokens, correct, outcome) in zip(
-        weights.tolist(), table_rows(graded, *columns), strict=True
-    ):
+    columns = ["weight", "temperature", "sampling_logprobs", "answer_tokens", "correct", "outcome"]
+    for weight, temperature, logprobs, answer_tokens, correct, outcome in table_rows(graded, *columns):
         if not logprobs or not answer_tokens or correct is None or outcome in NO_REPLY:
             continue
         certainty = float(np.exp(logprobs[:answer_tokens]).mean())

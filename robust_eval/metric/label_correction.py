@@ -17,7 +17,6 @@ from robust_eval.metric.score import (
     Score,
     question_groups,
     question_rows,
-    reply_weights,
     verdicts,
 )
 from robust_eval.question import Question
@@ -91,7 +90,7 @@ def corrected_shares(
         levels,
         questions=units(questions)[row],
         weights=table[HUMAN_LABEL_WEIGHT].to_numpy(),
-        counts=_shares(reply_weights(table), row, levels),
+        counts=_shares(table["weight"].to_numpy(), row, levels),
     )
     numbers = {t: int(np.count_nonzero(~np.isnan(people[levels == t]))) for t in curve}
     return {(DEFAULT_TEMPERATURE if math.isinf(t) else t): (each, numbers[t]) for t, each in curve.items()}

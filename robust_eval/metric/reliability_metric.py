@@ -158,7 +158,7 @@ class TrialReliability(Metric):
         if _has_pushback(answers):
             _add_flips(result, answers, first, groups)
             return result
-        replies = labelled_replies(answers, exact=False)
+        replies = labelled_replies(answers)
         labelled = filtered(replies, pc.not_equal(replies["label"], INVALID_LABEL))
         counts = label_weights(ids, labelled, temperature)
         result.add_mean(CONSISTENCY.name, question_agreement(counts), groups)
@@ -250,7 +250,7 @@ def _add_equal(result: Score, answers: pa.Table, trials: int, groups: Sequence[s
     """
     is_reply = pc.invert(pc.is_in(answers["outcome"], pa.array(NO_REPLY)))
     original = filtered(answers, pc.and_(pc.equal(answers["rewrite"], 0), is_reply))
-    labels = labelled_replies(original, exact=False)["label"]
+    labels = labelled_replies(original)["label"]
     for spec, values in ((SAME_TEXT, original["text"]), (SAME_ANSWER, labels)):
         by_question = defaultdict[str, list[str]](list)
         for question_id, value in zip(original["question_id"].to_pylist(), values.to_pylist(), strict=True):

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
-from robust_eval.answer import EXACT_CURVES, NO_ANSWER, NO_REPLY, EarlyStopping, has_outcome
+from robust_eval.answer import EXACT_CURVES, NO_ANSWER, NO_REPLY, EarlyStopping, has_outcome, with_columns
 from robust_eval.error import UserError
 from robust_eval.metric.metric_spec import MetricSpec, headline_temperatures, point, spec_of
 from robust_eval.metric.presentation import Presentation
@@ -177,8 +177,8 @@ class Measured:
 
     ``baseline`` holds the graded greedy answers, ``graded`` those of the sampler, ``exact_curves`` the accuracies from
     the model's probabilities (:data:`robust_eval.answer.EXACT_CURVES`; may be empty). ``estimator`` is that of the
-    accuracy: ``trials`` or ``exact``. ``early_stopping`` are the temperatures and the threshold of a sampler that
-    stopped early; None for complete answers.
+    accuracy: ``trials``, which weigh 1 each in ``graded``, or ``exact``. ``early_stopping`` are the temperatures and
+    the threshold of a sampler that stopped early; None for complete answers.
 
     >>> from robust_eval.answer import answer_table
     >>> Measured(baseline=answer_table([]), graded=answer_table([])).exact_curves.num_rows
@@ -190,6 +190,9 @@ class Measured:
     exact_curves: pa.Table = field(default_factory=EXACT_CURVES.empty_table)
     estimator: str = "trials"
     early_stopping: EarlyStopping | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "graded", counted_answers(self.graded, self.estimator))
 
 
 class Metric(Protocol):
@@ -251,8 +254,8 @@ class Metric(Protocol):
 class Grid:
     """Graded answers of n questions at T temperatures, summed over trials.
 
-    ``correct`` and ``replies`` are (n, T) sums of weights, counts where every answer weighs the same: then a tie at
-    one half is exact (docs/methods.md, §1). Answers without a reply (filtered, error) are in neither, and answers
+    ``correct`` and ``replies`` are (n, T) sums of weights, counts of trials: then a tie at one half is exact
+    (docs/methods.md, §1). Answers without a reply (filtered, error) are in neither, and answers
     without a verdict (there is no gold answer) are there only where they answer nothing (refused, empty, invalid).
     """
 
@@ -280,17 +283,17 @@ def question_rows(question_ids: Sequence[str], answers: pa.Table) -> NDArray[np.
 def grid(question_ids: Sequence[str], graded: pa.Table, temperatures: Sequence[float] | None = None) -> Grid:
     """Return a grid of graded answers, summed over trials: rows for ``question_ids``, columns for temperatures.
 
-    ``temperatures`` (T,) (ascending) may include some at which there is no answer; by default, those of the table.
-    KeyError for an answer to another question.
+    The answers weigh as in :class:`Measured`. ``temperatures`` (T,) (ascending) may include some at which there is no
+    answer; by default, those of the table. KeyError for an answer to another question.
 
-    >>> answer = {"question_id": "a", "temperature": 0.7, "weight": 0.5, "outcome": "ok"}
+    >>> answer = {"question_id": "a", "temperature": 0.7, "weight": 1.0, "outcome": "ok"}
     >>> graded = pa.Table.from_pylist([answer | {"correct": True}, answer | {"correct": False}])
     >>> grid(["a"], graded).accuracy
     array([[0.5]])
     """
     levels = np.unique(graded["temperature"].to_numpy()) if temperatures is None else np.asarray(temperatures)
     row, column = question_rows(question_ids, graded), np.searchsorted(levels, graded["temperature"].to_numpy())
-    weight, judged = reply_weights(graded), verdicts(graded)
+    weight, judged = graded["weight"].to_numpy(), verdicts(graded)
     right, reply = judged == 1, ~np.isnan(judged)
     shape = (len(question_ids), len(levels))
     correct, replies = np.zeros(shape), np.zeros(shape)
@@ -319,20 +322,11 @@ def verdicts(graded: pa.Table) -> Floats:
     return np.where(reply, right.astype(float), np.nan)
 
 
-def reply_weights(graded: pa.Table) -> Floats:
-    """Return the weight of each answer; 1 if all are trials, so that their sums are exact.
-
-    Each of k trials weighs 1/k, or all weigh the same; the weight of an enumerated answer is its probability.
+def counted_answers(graded: pa.Table, estimator: str = "trials") -> pa.Table:
+    """Return answers with the weights by which they are summed: 1 for each trial, so that sums are exact, and its
+    probability for an enumerated answer (estimator ``exact``).
     """
-    weight: Floats = graded["weight"].to_numpy()
-    if np.all(weight == weight[:1]):
-        return np.ones_like(weight)
-    values, number = np.unique(weight, return_counts=True)
-    if len(values) > 1:
-        k = np.rint(1 / np.maximum(values, 1e-9))
-        if not np.allclose(values * k, 1, rtol=0, atol=1e-9) or np.any(number % k):
-            return weight
-    return np.ones_like(weight)
+    return graded if estimator == "exact" else with_columns(graded, {"weight": np.ones(graded.num_rows)})
 
 
 def mean_estimate(values: Floats, groups: Sequence[str] | None, limits: Limits = UNKNOWN) -> Estimate:

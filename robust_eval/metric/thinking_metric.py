@@ -214,7 +214,7 @@ class ReasoningBudget(Metric):
         budgets, exact = budgets_of(measured.graded), measured.estimator == "exact"
         temperatures = temperatures_of(measured.graded)
         traced = [
-            by_trace(ids, at_temperature(measured.graded, t), budgets, exact, at_temperature(measured.exact_curves, t))
+            by_trace(ids, at_temperature(measured.graded, t), budgets, at_temperature(measured.exact_curves, t))
             for t in temperatures
         ]
         extra = [budget_spec(spec, budget) for budget in budgets if isinstance(budget, str) for spec in BUDGET_SPECS]
@@ -324,15 +324,9 @@ def budgets_of(graded: pa.Table) -> list[Budget]:
 
 
 def by_trace(
-    question_ids: Sequence[str],
-    graded: pa.Table,
-    budgets: Sequence[Budget],
-    exact: bool = False,
-    curves: pa.Table | None = None,
+    question_ids: Sequence[str], graded: pa.Table, budgets: Sequence[Budget], curves: pa.Table | None = None
 ) -> TraceGrid:
-    """Return the answers after reasoning at one temperature; enumerated ones (``exact``) count by their probability,
-    with the errors from ``curves``.
-    """
+    """Return the answers after reasoning at one temperature, with the standard errors of ``curves``."""
     errors = {} if curves is None else {(name, at): se for name, at, se in rows(curves, *_ITEM, "standard_error")}
     row = {question_id: place for place, question_id in enumerate(question_ids)}
     column = {budget: place for place, budget in enumerate(budgets)}
@@ -345,7 +339,7 @@ def by_trace(
         number = trial if trace.trace is None else trace.trace
         for budget in trace.budgets:
             place = row[name], column[budget], number
-            records.append((place, weight if exact else 1.0, verdict, tokens, errors.get((name, item), 0.0) ** 2))
+            records.append((place, weight, verdict, tokens, errors.get((name, item), 0.0) ** 2))
     shape = (len(row), len(budgets), max((place[-1] for place, *_ in records), default=0) + 1)
     right, replies, error = np.zeros((3, *shape))
     counted, weighed = np.zeros((2, *shape[:2]))

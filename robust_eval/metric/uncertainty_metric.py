@@ -187,7 +187,7 @@ def _sampled(question_ids: Sequence[str], measured: Measured, temperature: float
     and the verdict on it; NaN with fewer than two answers. Enumerated answers count by their probability.
     """
     exact = measured.estimator == "exact"
-    replies = labelled_replies(at_temperature(measured.graded, temperature), exact)
+    replies = labelled_replies(at_temperature(measured.graded, temperature))
     answers = filtered(replies, pc.not_equal(replies["label"], INVALID_LABEL))
     by_question: dict[str, dict[str, Floats]] = {question_id: {} for question_id in question_ids}
     for question_id, label, weight, correct in rows(answers, "question_id", "label", "weight", "correct"):

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from robust_eval.answer import rows, temperature_name, temperatures_of
-from robust_eval.metric.score import proportion, reply_weights
+from robust_eval.metric.score import proportion
 from robust_eval.normalization import normalize
 from robust_eval.prompt.prompt import prompt_for
 from robust_eval.prompt.pushback import form_of_all
@@ -60,7 +60,7 @@ def details(
         for question_id, text, correct, outcome, *reading in rows(_of_questions(result.graded_baseline, ids), *columns)
     }
     answers = {
-        sampler: _answers(_of_questions(table, ids), longest) for sampler, table in result.graded_by_sampler.items()
+        sampler: _answers(_of_questions(result.counted[sampler], ids), longest) for sampler in result.graded_by_sampler
     }
     curves = _curves(result, ids)
     trees = {} if decode is None else _trees(result, ids, longest, decode)
@@ -140,7 +140,7 @@ def _answers(table: pa.Table, longest: int) -> dict[str, dict[str, Any]]:
             forms[question_id][rewrite] = form_of_all(form)
     voted = table["ensemble"].to_pylist() if "ensemble" in table.column_names else [False] * table.num_rows
     for (question_id, *key, temperature), reading, weight, won in zip(
-        rows(table, *names), rows(table, *_READING), reply_weights(table).tolist(), voted, strict=True
+        rows(table, *names), rows(table, *_READING), table["weight"].to_pylist(), voted, strict=True
     ):
         rewrite, text, label, correct, outcome, reason, finish = key
         fate = f"{outcome}: {reason}" if reason and outcome == "invalid" else outcome

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from robust_eval.answer import GREEDY, NO_REPLY, OUTCOMES, SCHEMA, SERVED, has_greedy, served_as
+from robust_eval.answer import GREEDY, NO_REPLY, OUTCOMES, SCHEMA, SERVED, has_greedy, rows, served_as
 from robust_eval.metric.metric_spec import with_limits
-from robust_eval.metric.score import Score, reply_weights
+from robust_eval.metric.score import Score, counted_answers
 from robust_eval.question import Question
 from robust_eval.rewriter.base import FATES, Rewritten
 from robust_eval.runtime.process import Stopwatch
@@ -37,9 +37,10 @@ class Result:
     answers, ``scores`` to their scores; the score ``greedy`` is the accuracy of the baseline, if there is one.
     ``tokenizer`` is the file of the model's tokenizer, if there is one. ``prompts_asked`` counts the prompts sent to
     models in this run, ``cache_hits`` those answered from the store. ``unasked`` counts the questions skipped by
-    ``target_half_width``. ``origin`` has the command, time, environment and id of the run. ``served_names`` are the
-    services' names of models and builds (:data:`robust_eval.answer.SERVED`), by the prefix of the model's settings and
-    by column.
+    ``target_half_width``. ``estimator_of`` maps samplers to the estimators of their answers, by default ``trials``
+    (:class:`~robust_eval.metric.score.Measured`). ``origin`` has the command, time, environment and id of the run.
+    ``served_names`` are the services' names of models and builds (:data:`robust_eval.answer.SERVED`), by the prefix of
+    the model's settings and by column.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Result:
     cache_hits: int
     watch: Stopwatch
     unasked: int = 0
+    estimator_of: Mapping[str, str] = field(default_factory=dict)
     origin: Mapping[str, str] = field(default_factory=dict)
     served_names: dict[str, Mapping[str, set[str]]] = field(default_factory=dict)
     graded_unanswerable: pa.Table = field(default_factory=SCHEMA.empty_table)
@@ -66,6 +68,12 @@ class Result:
     def all_graded(self) -> dict[str, pa.Table]:
         """All graded answers of a result by sampler, those of the baseline under :data:`~robust_eval.answer.GREEDY`."""
         return {GREEDY: self.graded_baseline, **self.graded_by_sampler}
+
+    @cached_property
+    def counted(self) -> dict[str, pa.Table]:
+        """All graded answers of a result by sampler, with the weights of :func:`counted_answers`."""
+        tables = self.all_graded.items()
+        return {name: counted_answers(table, self.estimator_of.get(name, "trials")) for name, table in tables}
 
     @cached_property
     def tables(self) -> dict[str, pa.Table]:
@@ -102,16 +110,17 @@ class Result:
         counts["questions.asked"] = len(self.candidates())
         counts |= {"questions.kept": len(self.kept), "replies.received": self.replies_received()}
         counts |= {"prompts.asked": self.prompts_asked, "prompts.cached": self.cache_hits}
-        by_sampler = [_outcomes(table) for table in self.graded_by_sampler.values()]
+        sampled = [self.counted[name] for name in self.graded_by_sampler]
+        by_sampler = [_outcomes(table) for table in sampled]
         counts |= {f"outcomes.{outcome}": sum(each[outcome] for each in by_sampler) for outcome in OUTCOMES}
-        counts["replies.truncated"] = sum(map(_truncated, self.graded_by_sampler.values()))
-        counts["replies.uncertain"] = sum(map(_uncertain, self.all_graded.values()))
+        counts["replies.truncated"] = sum(map(_truncated, sampled))
+        counts["replies.uncertain"] = sum(map(_uncertain, self.counted.values()))
         counts |= {"questions.equal_in_a_row": self.equal_replies_in_a_row} if self.equal_replies_in_a_row else {}
         for prefix, served in self.served.items():
             stage = {"rewriter.": "rewriting", "grader.": "verdicts"}.get(prefix, "replies")
             counts |= {f"{stage}.{column}s": len(names) for column, names in served.items() if len(names) > 1}
         if self.graded_baseline.num_rows:
-            of_baseline = _outcomes(self.graded_baseline)
+            of_baseline = _outcomes(self.counted[GREEDY])
             counts |= {f"greedy.outcomes.{outcome}": count for outcome, count in of_baseline.items()}
         if replies.num_rows:
             fates = Counter(self.rewritten.model_rewrites["fate"].to_pylist())
@@ -119,14 +128,13 @@ class Result:
             counts["rewriting.kept_drifted"] = len(self.drifted())
             counts |= {f"rewriting.outcomes.{outcome}": count for outcome, count in _outcomes(replies).items()}
         unread = Counter[str]()
-        for table in self.all_graded.values():
+        for table in self.counted.values():
             invalid = pc.and_(pc.is_valid(table["reason"]), pc.not_equal(table["outcome"], "refused"))
-            reasons = table.filter(invalid)["reason"].to_pylist()  # a refusal is an outcome of its own
-            weights = reply_weights(table)[invalid.to_numpy(zero_copy_only=False)]
-            for reason, weight in zip(reasons, weights.tolist(), strict=True):
+            for reason, weight in rows(table.filter(invalid), "reason", "weight"):  # a refusal is an outcome of its own
                 unread[reason] += weight
         counts |= {f"invalid.{reason.replace(' ', '_')}": number for reason, number in sorted(unread.items())}
-        stages = {"rewriting": [replies], "answering": [*self.all_graded.values(), self.graded_unanswerable]}
+        answering = [*self.counted.values(), counted_answers(self.graded_unanswerable)]
+        stages = {"rewriting": [replies], "answering": answering}
         for stage, tables in stages.items():
             for kind in ("prompt", "completion", "reasoning", "cached"):
                 counts[f"tokens.{stage}.{kind}"] = sum(_sum(table, f"{kind}_tokens") for table in tables)
@@ -154,7 +162,7 @@ class Result:
 
     def replies_received(self) -> float:
         """Count the replies of all stages; enumerated answers are one for each question and temperature."""
-        tables = [self.rewritten.replies, *self.all_graded.values()]
+        tables = [self.rewritten.replies, *self.counted.values()]
         return sum(count for table in tables for name, count in _outcomes(table).items() if name not in NO_REPLY)
 
     def drifted(self) -> list[dict[str, Any]]:
@@ -209,7 +217,7 @@ def _outcomes(table: pa.Table) -> dict[str, float]:
 
 def _weight(table: pa.Table, chosen: pa.ChunkedArray) -> float:
     """Return the sum of the weights of the chosen answers."""
-    return float(reply_weights(table)[chosen.fill_null(False).to_numpy(zero_copy_only=False).astype(bool)].sum())
+    return float(table["weight"].filter(chosen.fill_null(False)).to_numpy().sum())
 
 
 def _truncated(table: pa.Table) -> float:
@@ -227,7 +235,7 @@ def _uncertain(table: pa.Table) -> float:
 
 
 def _sum(table: pa.Table, column: str) -> float:
-    return float((table[column].fill_null(0).to_numpy() * reply_weights(table)).sum())
+    return float((table[column].fill_null(0).to_numpy() * table["weight"].to_numpy()).sum())
 
 
 def equal_in_a_row(graded: Mapping[str, pa.Table], question_ids: Sequence[str]) -> int:

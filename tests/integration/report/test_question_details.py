@@ -114,7 +114,12 @@ def test_each_answer_comes_with_what_was_extracted_by_which_rule_and_whether_tha
 def test_probabilities_of_answers_are_rounded_once_as_they_are_shown(result: Result):
     weights = [0.654527, 0.0625, 0.28247, 0.000003]
     table = changed(answers(*"abcd"), weight=dict(enumerate(weights)))
-    run = of_one_question(result, graded_baseline=answers("yes", temperature=0.0), graded_by_sampler={"exact": table})
+    run = of_one_question(
+        result,
+        graded_baseline=answers("yes", temperature=0.0),
+        graded_by_sampler={"exact": table},
+        estimator_of={"exact": "exact"},
+    )
     (shown,) = details(run, run.questions, 600, None)
     counts = {text: count for _, text, *_, (count,) in shown["samplers"]["exact"]["rows"]}
     assert counts == {"a": "0.655", "b": "0.063", "c": "0.282", "d": "0.000"}

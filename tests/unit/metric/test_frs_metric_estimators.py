@@ -9,7 +9,7 @@ from facts_by_hand import QUESTIONS as FACTS_ASKED
 from robust_eval.answer import EXACT_CURVES, answer_table
 from robust_eval.metric.frs_metric import FactualRobustness
 from robust_eval.metric.frs_tables import certainty_bins
-from robust_eval.metric.score import Measured, grid, reply_weights
+from robust_eval.metric.score import Measured, grid
 from robust_eval.stats.interval import NORMAL_95
 
 GRID = [0.5, 1.0, 1.5]
@@ -143,8 +143,6 @@ def test_weights_that_are_probabilities_are_summed():
     assert table["replies"] == pytest.approx([1.0] * 9)
     found = grid(list("abc"), enumerated())
     assert found.accuracy == pytest.approx(np.reshape(right, (3, 3)))
-    assert reply_weights(enumerated()).tolist() == enumerated()["weight"].to_pylist()
-    assert reply_weights(GRADED).tolist() == [1.0] * GRADED.num_rows
 
 
 def test_enumerated_answers_that_do_not_sum_to_one_are_shares_of_what_there_is():

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from robust_eval.answer import answer_table
 from robust_eval.metric.frs_tables import certainty_bins, cut_size, share_estimates, type_shares
+from robust_eval.metric.score import counted_answers
 from robust_eval.question import Question
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import SHARE, degenerate_interval
@@ -35,7 +36,7 @@ def test_replies_are_counted_by_their_mean_token_probability():
             answer("a", 0.2, None, sampling_logprobs=[0.0], answer_tokens=1),
         ]
     )
-    assert certainty_bins(table).to_pylist() == [
+    assert certainty_bins(counted_answers(table)).to_pylist() == [
         {"temperature": 0.2, "certainty_from": 0.0, "right": 0, "wrong": 1},
         {"temperature": 0.2, "certainty_from": 0.6, "right": 1, "wrong": 1},
         {"temperature": 1.0, "certainty_from": 0.9, "right": 2, "wrong": 1},
@@ -56,7 +57,7 @@ def test_every_reply_falls_into_the_bin_of_its_certainty(replies):
         for index in range(10)
         if right[index] + wrong[index]
     ]
-    assert certainty_bins(answer_table(rows)).to_pylist() == expected
+    assert certainty_bins(counted_answers(answer_table(rows))).to_pylist() == expected
 
 
 @pytest.mark.parametrize("outcome", ["error", "filtered_prompt", "filtered_reply"])
@@ -65,7 +66,7 @@ def test_a_missing_reply_is_in_no_certainty_bin(outcome):
         answer("a", 0.2, True, sampling_logprobs=[0.0], answer_tokens=1),
         answer("a", 0.2, False, outcome, sampling_logprobs=[0.0], answer_tokens=1),
     ]
-    assert certainty_bins(answer_table(rows)).to_pylist() == [
+    assert certainty_bins(counted_answers(answer_table(rows))).to_pylist() == [
         {"temperature": 0.2, "certainty_from": 0.9, "right": 1, "wrong": 0}
     ]
 

@@ -7,20 +7,21 @@ from scipy import stats
 
 from robust_eval.answer import answer_table
 from robust_eval.metric.score import (
+    Measured,
     Score,
+    counted_answers,
     estimate,
     grid,
     mean_estimate,
     proportion,
     question_groups,
-    reply_weights,
 )
 from robust_eval.question import Question
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import SHARE
 
 
-def answer(question_id, temperature, correct, outcome="ok", weight=0.1):
+def answer(question_id, temperature, correct, outcome="ok", weight=1.0):
     return answer_row(question_id, temperature=temperature, correct=correct, outcome=outcome, weight=weight)
 
 
@@ -88,7 +89,7 @@ def test_a_grid_counts_trials_in_the_order_of_the_questions_and_of_the_temperatu
 
 def test_a_tie_of_ten_trials_is_exactly_one_half():
     rows = [answer("a", 0.2, trial < 5, weight=1 / 10) for trial in range(10)]
-    result = grid(["a"], answer_table(rows))
+    result = grid(["a"], counted_answers(answer_table(rows)))
     assert result.correct.tolist() == [[5.0]]
     assert result.replies.tolist() == [[10.0]]
     assert result.accuracy.tolist() == [[0.5]]
@@ -184,14 +185,15 @@ def test_a_question_without_a_group_never_joins_one_that_has_its_id_for_a_name()
 def test_trials_count_one_each_however_many_a_question_has():
     """As in recorded answers, where one may be missing: 20 of weight 1/20, and 19 of weight 1/19."""
     rows = [answer_row(name, trial=trial, weight=1 / n) for name, n in (("a", 20), ("b", 19)) for trial in range(n)]
-    assert reply_weights(answer_table(rows)).tolist() == [1] * 39
+    assert Measured(answer_table([]), answer_table(rows)).graded["weight"].to_pylist() == [1] * 39
 
 
-@pytest.mark.parametrize("weights", [[0.5, 0.25, 0.25], [0.7, 0.2, 0.1], [1.0, 0.5, 0.5, 0.5], [0.3]])
-def test_enumerated_answers_count_what_they_weigh(weights: list[float]):
-    rows = [answer_row("a", trial=trial, weight=weight) for trial, weight in enumerate(weights)]
-    expected = weights if len(set(weights)) > 1 else [1.0]
-    assert reply_weights(answer_table(rows)).tolist() == expected
+@pytest.mark.parametrize("weights", [[0.5, 0.25, 0.25], [0.5, 0.5], [0.7, 0.2, 0.1], [0.3]])
+def test_enumerated_answers_count_by_their_probability_even_if_trials_could_weigh_so(weights: list[float]):
+    rows = [answer("a", 1.0, place == 0, weight=weight) for place, weight in enumerate(weights)]
+    measured = Measured(answer_table([]), answer_table(rows), estimator="exact")
+    assert measured.graded["weight"].to_pylist() == weights
+    assert grid(["a"], measured.graded).accuracy == pytest.approx(np.array([[weights[0] / sum(weights)]]))
 
 
 def test_a_share_of_nothing_is_undefined():
