@@ -6,7 +6,7 @@ Fastowski, Prenkaj, Kasneci, "From Confidence to Collapse in LLM Factual Robustn
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -78,24 +78,6 @@ NO_LOGPROBS = "the greedy answers have no log-probabilities"
 INSUFFICIENT_LABELS = (
     f"at least {MIN_LABELS} labels are needed, of right and of wrong answers, and verdicts that distinguish them"
 )
-
-
-class Breaks(NamedTuple):
-    """Breaking temperature of each of n facts, by one estimator of accuracy.
-
-    ``accuracy`` is (n, T) on the grid; ``breaking`` (n,), inf where a fact is unbroken up to the temperature ``last``;
-    ``interval`` holds the ends of a 95 % interval of it, where there is one.
-    """
-
-    accuracy: Floats
-    breaking: Floats
-    last: float
-    interval: dict[str, Floats]
-
-    def of(self, is_known: NDArray[np.bool_]) -> "Breaks":
-        """Return the breaks of the facts that are ``is_known`` (n,) alone; the others keep their accuracy."""
-        interval = {end: np.where(is_known, values, np.nan) for end, values in self.interval.items()}
-        return self._replace(breaking=np.where(is_known, self.breaking, np.nan), interval=interval)
 
 
 @dataclass
@@ -173,28 +155,30 @@ class FactualRobustness(Metric):
         answers = grid(ids, measured.graded, early_stopping and early_stopping.temperatures)
         temperatures = answers.temperatures
         is_known = greedy_verdicts(ids, measured.baseline) != 0
-        estimates = {name: each.of(is_known) for name, each in self._estimates(ids, measured, answers).items()}
-        headline = next(iter(estimates))
-        breaking = estimates[headline].breaking
-        entropy = np.where(is_known, self.initial_entropy(ids, measured.baseline), np.nan)
-        scores = self._scores(entropy, estimates[headline])
+        breaking = masked(
+            is_known, breaking_temperature(answers.accuracy, temperatures, self.threshold, self.estimator)
+        )
+        entropy = masked(is_known, self.initial_entropy(ids, measured.baseline))
+        scores = self._scores(entropy, breaking, float(temperatures[-1]))
 
-        settings = {"threshold": self.threshold, "k": self.k, "unbroken": self.unbroken, "estimates": headline}
+        curves = measured.exact_curves
+        settings = {"threshold": self.threshold, "k": self.k, "unbroken": self.unbroken}
+        settings["estimates"] = "exact" if curves.num_rows else "trials"
         result = Score(question_ids=ids, settings=settings, specs=self.specs)
         # One name for all runs of a sweep over d; trackers that show one metric show the first.
         result.values["frs"] = mean_estimate(scores[self.d[0]], groups, SHARE)
         result.of_questions["frs"] = count_defined(scores[self.d[0]])
         for d, values in scores.items():
             result.add_share(f"frs.d{d:g}", values, groups)
-        _add_breaks(result, is_known, entropy, estimates[headline], temperatures, groups, seed)
+        _add_breaks(result, is_known, entropy, breaking, temperatures, groups, seed)
         if is_known.any() and measured.baseline["top_logprobs"].null_count == measured.baseline.num_rows:
             undefined = [name for name in result.values if name == "frs" or name.startswith(("frs.d", "frs.entropy"))]
             result.reasons = dict.fromkeys(undefined, NO_LOGPROBS)
         if early_stopping is None:  # trials that stopped early are biased, and those above the break were not asked
-            result.add_curve(ACCURACY.name, estimates[headline].accuracy, temperatures, groups)
-        holds = holds_beyond(breaking, estimates[headline].accuracy, temperatures)
+            result.add_curve(ACCURACY.name, answers.accuracy, temperatures, groups)
+        holds = holds_beyond(breaking, answers.accuracy, temperatures)
         holds[~is_known] = np.nan
-        result.add_curve(SURVIVAL.name, holds, temperatures, groups)
+        result.add_values(SURVIVAL.name, holds, temperatures, SHARE)
         result.curves[SURVIVAL.name] = dict(zip(temperatures.tolist(), kaplan_meier(holds, groups), strict=True))
         result.of_questions |= {point(SURVIVAL.name, t): count_defined(holds[:, 0]) for t in temperatures.tolist()}
 
@@ -208,10 +192,10 @@ class FactualRobustness(Metric):
             "breaking_temperature": breaking,
             **{score_column(d): values for d, values in scores.items()},
         }
-        if "offgrid" in estimates:
-            columns |= self._add_offgrid(result, estimates["offgrid"], entropy, groups)
+        if curves.num_rows:
+            columns |= self._add_offgrid(result, curves, is_known, entropy, groups)
             for end in ("lower", "upper"):
-                bound = curve_column(ids, measured.exact_curves, temperatures, end)
+                bound = curve_column(ids, curves, temperatures, end)
                 result.add_curve(f"accuracy_certified_{end}", bound, temperatures, groups, SHARE)
         result.tables["frs"] = pa.table(columns)
         if early_stopping is None:
@@ -227,17 +211,27 @@ class FactualRobustness(Metric):
         return result
 
     def _add_offgrid(
-        self, result: Score, breaks: Breaks, entropy: Floats, groups: Sequence[str] | None
+        self,
+        result: Score,
+        curves: pa.Table,
+        is_known: NDArray[np.bool_],
+        entropy: Floats,
+        groups: Sequence[str] | None,
     ) -> dict[str, Floats]:
-        """Add the metrics of breaking temperatures off the grid; return their columns of the table of questions."""
-        for d, values in self._scores(entropy, breaks).items():
+        """Add the metrics of breaking temperatures off the grid, where ``curves`` cross the threshold; return their
+        columns of the table of questions.
+        """
+        crossed = crossings(result.question_ids, curves, self.threshold)
+        breaking, low, high = (masked(is_known, crossed[name]) for name in ("value", "low", "high"))
+        last = pc.max(curves["temperature"]).as_py()
+        for d, values in self._scores(entropy, breaking, last).items():
             result.add_share(f"frs.offgrid.d{d:g}", values, groups)
         mean, median = (f"frs.offgrid.breaking_temperature.{statistic}" for statistic in ("mean_broken", "median"))
-        result.add_mean(mean, _broken(breaks.breaking), groups, (0.0, breaks.last))
-        result.values[median] = median_estimate(breaks.breaking)
-        result.of_questions[median] = count_defined(breaks.breaking)
+        result.add_mean(mean, _broken(breaking), groups, (0.0, last))
+        result.values[median] = median_estimate(breaking)
+        result.of_questions[median] = count_defined(breaking)
         column = "breaking_temperature_offgrid"
-        return {column: breaks.breaking, **{f"{column}_{end}": value for end, value in breaks.interval.items()}}
+        return {column: breaking, f"{column}_low": low, f"{column}_high": high}
 
     def corrected(self, questions: Sequence[Question], measured: Measured, seed: int) -> Correction:
         """Return the corrected accuracies, FRS and metrics of breaking temperatures, by the trials; none where trials
@@ -313,24 +307,10 @@ class FactualRobustness(Metric):
             for name, estimate in zip(names, estimates, strict=True)
         }
 
-    def _estimates(self, ids: list[str], measured: Measured, answers: Grid) -> dict[str, Breaks]:
-        """Return the breaking temperatures of the facts on the grid and, for answers with curves, off it."""
-        temperatures = answers.temperatures
-        breaking = breaking_temperature(answers.accuracy, temperatures, self.threshold, self.estimator)
-        on_grid = Breaks(answers.accuracy, breaking, float(temperatures[-1]), {})
-        if measured.exact_curves.num_rows == 0:
-            return {"trials": on_grid}
-        accuracy = np.clip(curve_column(ids, measured.exact_curves, temperatures, "accuracy"), 0, 1)
-        crossed = crossings(ids, measured.exact_curves, self.threshold)
-        last = pc.max(measured.exact_curves["temperature"]).as_py()
-        interval = {end: crossed[end] for end in ("low", "high")}
-        return {"exact": on_grid, "offgrid": Breaks(accuracy, crossed["value"], last, interval)}
-
-    def _scores(self, entropy: Floats, estimated: Breaks) -> dict[float, Floats]:
-        """Return the FRS of each question for each weight d."""
-        breaking = estimated.breaking
+    def _scores(self, entropy: Floats, breaking: Floats, last: float) -> dict[float, Floats]:
+        """Return the FRS of each question for each weight d; unbroken facts hold up to the temperature ``last``."""
         if self.unbroken == "bound":
-            breaking = np.where(np.isinf(breaking), estimated.last, breaking)
+            breaking = np.where(np.isinf(breaking), last, breaking)
         return {d: factual_robustness_score(entropy, breaking, d, self.unbroken) for d in self.d}
 
     def initial_entropy(self, question_ids: Sequence[str], baseline: pa.Table) -> Floats:
@@ -374,7 +354,7 @@ def _add_breaks(
     result: Score,
     is_known: NDArray[np.bool_],
     entropy: Floats,
-    breaks: Breaks,
+    breaking: Floats,
     temperatures: Floats,
     groups: Sequence[str] | None,
     seed: int,
@@ -382,9 +362,8 @@ def _add_breaks(
     """Add the breaking temperatures and the number of breaks of known facts, and their correlation with the initial
     entropy.
     """
-    breaking = breaks.breaking
     result.add_share(UNBROKEN.name, masked(~np.isnan(breaking), np.isinf(breaking)), groups)
-    result.add_mean(MEAN_BROKEN.name, _broken(breaking), groups, (0.0, breaks.last))
+    result.add_mean(MEAN_BROKEN.name, _broken(breaking), groups, (0.0, float(temperatures[-1])))
     result.values[MEDIAN.name] = median_estimate(breaking)
     result.of_questions[MEDIAN.name] = count_defined(breaking)
     result.add_share("frs.entropy.mean", entropy, groups)

@@ -77,10 +77,14 @@ class Score:
     ) -> None:
         """Add a curve to the score: at each temperature the mean of ``values`` (n, T), as :meth:`add_mean` does."""
         limits = self._limits(name) if limits is None else limits
-        columns = {float(t): values[:, column] for column, t in enumerate(temperatures)}
-        self.curves[name] = {t: mean_estimate(column, groups, limits) for t, column in columns.items()}
-        for t, column in columns.items():
-            self._add_values(point(name, t), column, limits)
+        columns = zip(temperatures, values.T, strict=True)
+        self.curves[name] = {float(t): mean_estimate(column, groups, limits) for t, column in columns}
+        self.add_values(name, values, temperatures, limits)
+
+    def add_values(self, name: str, values: Floats, temperatures: Sequence[float] | Floats, limits: Limits) -> None:
+        """Add the ``values`` (n, T) of questions on a curve without its estimates, which are not their means."""
+        for t, column in zip(temperatures, values.T, strict=True):
+            self._add_values(point(name, float(t)), column, limits)
 
     def _limits(self, metric: str) -> Limits:
         spec = self.spec(metric)
