@@ -84,7 +84,8 @@ INSUFFICIENT_LABELS = (
 class FactualRobustness(Metric):
     """FRS of each known fact, with the other metrics of the paper (docs/methods.md, §1).
 
-    A question whose greedy answer is wrong is no known fact, even if it was asked on: it keeps its curve.
+    A question whose greedy answer is wrong is no known fact, even if it was asked on: it keeps its curve. One without a
+    verdict on its greedy answer is scored.
     """
 
     d: Any = field(default_factory=lambda: [1, 2, 5, 10, 50])
@@ -154,11 +155,12 @@ class FactualRobustness(Metric):
         early_stopping = measured.early_stopping
         answers = grid(ids, measured.graded, early_stopping and early_stopping.temperatures)
         temperatures = answers.temperatures
-        is_known = greedy_verdicts(ids, measured.baseline) != 0
+        knowledge = greedy_verdicts(ids, measured.baseline)
+        is_scored = knowledge != 0
         breaking = masked(
-            is_known, breaking_temperature(answers.accuracy, temperatures, self.threshold, self.estimator)
+            is_scored, breaking_temperature(answers.accuracy, temperatures, self.threshold, self.estimator)
         )
-        entropy = masked(is_known, self.initial_entropy(ids, measured.baseline))
+        entropy = masked(is_scored, self.initial_entropy(ids, measured.baseline))
         scores = self._scores(entropy, breaking, float(temperatures[-1]))
 
         curves = measured.exact_curves
@@ -170,14 +172,14 @@ class FactualRobustness(Metric):
         result.of_questions["frs"] = count_defined(scores[self.d[0]])
         for d, values in scores.items():
             result.add_share(f"frs.d{d:g}", values, groups)
-        _add_breaks(result, is_known, entropy, breaking, temperatures, groups, seed)
-        if is_known.any() and measured.baseline["top_logprobs"].null_count == measured.baseline.num_rows:
+        _add_breaks(result, is_scored, entropy, breaking, temperatures, groups, seed)
+        if is_scored.any() and measured.baseline["top_logprobs"].null_count == measured.baseline.num_rows:
             undefined = [name for name in result.values if name == "frs" or name.startswith(("frs.d", "frs.entropy"))]
             result.reasons = dict.fromkeys(undefined, NO_LOGPROBS)
         if early_stopping is None:  # trials that stopped early are biased, and those above the break were not asked
             result.add_curve(ACCURACY.name, answers.accuracy, temperatures, groups)
         holds = holds_beyond(breaking, answers.accuracy, temperatures)
-        holds[~is_known] = np.nan
+        holds[~is_scored] = np.nan
         result.add_values(SURVIVAL.name, holds, temperatures, SHARE)
         result.curves[SURVIVAL.name] = dict(zip(temperatures.tolist(), kaplan_meier(holds, groups), strict=True))
         result.of_questions |= {point(SURVIVAL.name, t): count_defined(holds[:, 0]) for t in temperatures.tolist()}
@@ -187,13 +189,13 @@ class FactualRobustness(Metric):
             "question": [question.text for question in questions],
             "type": [question.type for question in questions],
             "category": [question.category for question in questions],
-            "known": is_known,
+            "known": pa.array(knowledge == 1, mask=np.isnan(knowledge)),
             "entropy": entropy,
             "breaking_temperature": breaking,
             **{score_column(d): values for d, values in scores.items()},
         }
         if curves.num_rows:
-            columns |= self._add_offgrid(result, curves, is_known, entropy, groups)
+            columns |= self._add_offgrid(result, curves, is_scored, entropy, groups)
             for end in ("lower", "upper"):
                 bound = curve_column(ids, curves, temperatures, end)
                 result.add_curve(f"accuracy_certified_{end}", bound, temperatures, groups, SHARE)
@@ -214,7 +216,7 @@ class FactualRobustness(Metric):
         self,
         result: Score,
         curves: pa.Table,
-        is_known: NDArray[np.bool_],
+        is_scored: NDArray[np.bool_],
         entropy: Floats,
         groups: Sequence[str] | None,
     ) -> dict[str, Floats]:
@@ -222,7 +224,7 @@ class FactualRobustness(Metric):
         columns of the table of questions.
         """
         crossed = crossings(result.question_ids, curves, self.threshold)
-        breaking, low, high = (masked(is_known, crossed[name]) for name in ("value", "low", "high"))
+        breaking, low, high = (masked(is_scored, crossed[name]) for name in ("value", "low", "high"))
         last = pc.max(curves["temperature"]).as_py()
         for d, values in self._scores(entropy, breaking, last).items():
             result.add_share(f"frs.offgrid.d{d:g}", values, groups)
@@ -264,7 +266,7 @@ class FactualRobustness(Metric):
         the error rates.
         """
         ids, graded = [question.id for question in questions], measured.graded
-        answers, is_known = grid(ids, graded), greedy_verdicts(ids, measured.baseline) != 0
+        answers, is_scored = grid(ids, graded), greedy_verdicts(ids, measured.baseline) != 0
         temperatures = answers.temperatures
         labelled = LabelledGrid(
             answers.correct,
@@ -274,11 +276,11 @@ class FactualRobustness(Metric):
             self.threshold,
             self.estimator,
         )
-        if np.isnan(corrected_breaks(labelled)[is_known]).all():
+        if np.isnan(corrected_breaks(labelled)[is_scored]).all():
             return {}
 
         def statistics(breaking: Floats, chosen: NDArray[np.intp]) -> list[float]:
-            breaking = np.where(is_known[chosen], breaking, np.nan)
+            breaking = np.where(is_scored[chosen], breaking, np.nan)
             limited = np.where(np.isinf(breaking), temperatures[-1], breaking) if self.unbroken == "bound" else breaking
             scores = [factual_robustness_score(entropy[chosen], limited, d, self.unbroken) for d in self.d]
             broken = breaking[np.isfinite(breaking)]
@@ -352,14 +354,14 @@ def curve_column(question_ids: Sequence[str], curves: pa.Table, temperatures: Fl
 
 def _add_breaks(
     result: Score,
-    is_known: NDArray[np.bool_],
+    is_scored: NDArray[np.bool_],
     entropy: Floats,
     breaking: Floats,
     temperatures: Floats,
     groups: Sequence[str] | None,
     seed: int,
 ) -> None:
-    """Add the breaking temperatures and the number of breaks of known facts, and their correlation with the initial
+    """Add the breaking temperatures and the number of breaks of scored facts, and their correlation with the initial
     entropy.
     """
     result.add_share(UNBROKEN.name, masked(~np.isnan(breaking), np.isinf(breaking)), groups)
@@ -369,8 +371,8 @@ def _add_breaks(
     result.add_share("frs.entropy.mean", entropy, groups)
     result.values["frs.count.broken"] = Estimate(float(np.isfinite(breaking).sum()))
     result.values["frs.count.unbroken"] = Estimate(float(np.isinf(breaking).sum()))
-    result.values["frs.count.unknown"] = Estimate(float((~is_known).sum()))
-    result.values["frs.count.undefined"] = Estimate(float(np.isnan(breaking + 0 * entropy)[is_known].sum()))
+    result.values["frs.count.unknown"] = Estimate(float((~is_scored).sum()))
+    result.values["frs.count.undefined"] = Estimate(float(np.isnan(breaking + 0 * entropy)[is_scored].sum()))
     result.values |= entropy_against_breaking(entropy, breaking, temperatures, groups, seed)
     name, defined = "frs.entropy_vs_breaking", count_defined(entropy + breaking)
     result.of_questions |= {f"{name}.pearson_all": defined, f"{name}.kendall": defined}

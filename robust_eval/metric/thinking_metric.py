@@ -300,8 +300,8 @@ class ReasoningBudget(Metric):
         are those of the greedy answer.
         """
         grid = np.array(temperatures)
-        is_known = greedy_verdicts(result.question_ids, baseline) != 0
-        breaking = masked(is_known, breaking_temperature(accuracy, grid, self.threshold))
+        is_scored = greedy_verdicts(result.question_ids, baseline) != 0
+        breaking = masked(is_scored, breaking_temperature(accuracy, grid, self.threshold))
         try:
             entropy = FactualRobustness().initial_entropy(result.question_ids, baseline)
         except UserError:  # there are fewer log-probabilities than it is made of

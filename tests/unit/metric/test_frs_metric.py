@@ -233,6 +233,16 @@ def test_a_fact_that_is_not_known_has_no_frs_and_is_in_no_mean_of_t_b_or_h(witho
     assert without_b.of_questions["frs.entropy_vs_breaking.pearson_all"] == 3
 
 
+def test_a_fact_without_a_verdict_on_its_greedy_answer_is_neither_known_nor_unknown_and_its_break_counts():
+    missing = [{**row, "correct": None, "outcome": "error", "top_logprobs": None} for row in BASELINE.to_pylist()[1:2]]
+    score = score_facts(baseline=answer_table([BASELINE.to_pylist()[0], *missing, *BASELINE.to_pylist()[3:]]))
+    table = score.tables["frs"].to_pydict()
+    assert table["known"] == [True, None, None, True, True]  # b failed, c was not asked
+    assert table["breaking_temperature"][1:3] == [1.5, 0.5]
+    counts = [score.values[f"frs.count.{name}"].value for name in ("broken", "unbroken", "unknown", "undefined")]
+    assert counts == [3, 1, 0, 3]  # b and c have no entropy, e has no break
+
+
 def test_the_curve_of_a_fact_that_is_not_known_remains(without_b):
     whole = score_facts()
     assert without_b.curves["accuracy"] == whole.curves["accuracy"]
