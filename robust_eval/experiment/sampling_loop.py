@@ -172,7 +172,10 @@ class SamplingLoop:
         with self.watch.stage("baseline"), suppress(NothingKeptError):  # a later block may keep some
             candidates = source.candidates(block.questions)
             if omitted := len(block.questions) - len(candidates):
-                log.info("%d questions without needed rewrites, choices or accepted answers are left out", omitted)
+                log.info(
+                    "%d questions are left out: the sampler needs rewrites, choices or accepted answers that they lack",
+                    omitted,
+                )
             block = block._replace(baseline_answers=source.baseline(candidates))
             self._write(block)
             block = block._replace(graded_baseline=self.reply_grader.grade(candidates, block.baseline_answers))

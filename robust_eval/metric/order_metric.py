@@ -23,10 +23,10 @@ from robust_eval.stats.position_bias import cochran_q, place_bias
 
 ONE_CHOICE = share_spec(
     "order.one_choice",
-    "share of questions with one choice in every order",
+    "share of questions with the same choice in every order",
     primary=True,
-    short="one choice in every order",
-    of_question="one choice in every order",
+    short="same choice in every order",
+    of_question="same choice in every order",
 )
 RIGHT = share_spec("order.accuracy", "accuracy over all orders", short="over all orders")
 EVERY = share_spec("order.every", "share of questions right in every order")

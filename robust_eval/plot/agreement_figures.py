@@ -29,8 +29,8 @@ BINS = 10
     lambda run: "agreement" in run.tables,
 )
 def accuracy_range(axes: Axes, run: FigureData) -> None:
-    """Share of questions that at least one rater, the vote, the original question, all raters on average and every
-    rater get right, with 95 % intervals.
+    """Share of questions answered right by at least one rater, by the majority vote, in the original wording, by the
+    raters on average, and by every rater, with 95 % intervals.
     """
     names = ("some rater", "vote", "original question", "mean of the raters", "every rater")
     metrics = ("best", "plurality", "accuracy", "difficulty", "worst")
@@ -52,7 +52,7 @@ def accuracy_range(axes: Axes, run: FigureData) -> None:
     lambda run: "agreement" in run.tables,
 )
 def certainty_of_questions(axes: Axes, run: FigureData) -> None:
-    """Questions by the normalised certainty H_η of their raters, and whether the vote of these is right."""
+    """Questions by the normalised certainty H_η of their raters, and whether their majority vote is right."""
     table = run.nearest_to_one("agreement")
     value, right = table["certainty"].to_numpy(), table["plurality"].to_numpy()
     is_defined = ~np.isnan(value)

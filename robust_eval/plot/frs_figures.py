@@ -158,7 +158,7 @@ def draw_accuracies(axes: Axes, facts: FactAccuracy) -> QuadMesh:
     cells = axes.pcolormesh(edges, heights, facts.accuracy, cmap=SEQUENTIAL, vmin=0, vmax=1, rasterized=True)
     cell = np.searchsorted(facts.temperatures, facts.breaking)  # of unbroken facts beyond the last
     boundary = np.repeat(edges[cell], 2), np.repeat(heights, 2)[1:-1]
-    axes.plot(*boundary, color=RED, linewidth=2.5, label="left edge of the breaking temperature (far right: unbroken)")
+    axes.plot(*boundary, color=RED, linewidth=2.5, label="breaking temperature (left edge; far right: unbroken)")
     axes.set(xlabel="temperature t", ylabel="facts, most robust at the top", ylim=(facts.total, 0))
     axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
     axes.grid(visible=False)

@@ -167,7 +167,7 @@ def _table_by_dataset(compared: Comparison, spec: MetricSpec, view: ComparisonVi
     companion = compared.spec(view.companion)
     companions = [] if companion is None else [companion.name]
     heads = [companion.short or companion.words] if companion else []
-    header = ["measured", spec.number, *(title for on in datasets for title in (f"{spec.heading}, {on}", *heads))]
+    header = ["run", spec.number, *(title for on in datasets for title in (f"{spec.heading}, {on}", *heads))]
     rows = []
     for subject in dict.fromkeys(compared.measurement_labels.subjects):
         runs = {dataset: run for dataset in datasets for _, run in compared.on(dataset, subject)}
@@ -187,7 +187,7 @@ def _type_table(compared: Comparison) -> Table:
     """Return a comparison's table of the question types among the most robust facts, over all data sets of a subject
     (Fastowski et al., Fig. 5).
     """
-    header = ["measured", "data sets", "type", "facts", "facts at each end", "among the most robust"]
+    header = ["run", "data sets", "type", "facts", "facts at each end", "among the most robust"]
     header += ["among the least robust", "share among the most robust"]
     rows = []
     for subject, datasets, _, shares in compared.types:
@@ -209,7 +209,7 @@ def _scenario_table(compared: Comparison) -> Table:
     """Return a comparison's table of metrics by scenario, with means over data sets (Cho & Watson, Table 5)."""
     frame = compared.scenarios
     names = [name for name in frame["metric"].unique() if name]
-    header = ["measured", "scenario", "data set", "questions", *map(compared.words, names)]
+    header = ["run", "scenario", "data set", "questions", *map(compared.words, names)]
     rows = []
     for (subject, scenario, dataset, kind, questions), metrics in frame.groupby(
         ["subject", "scenario", "dataset", "kind", "questions"], sort=False
@@ -298,7 +298,7 @@ def _question_tables(shared: SharedQuestions) -> Iterator[Table]:
         note = (
             f"{int(shared.divided.sum()):,} questions, sorted by the first metric in the runs that kept them, best "
             "first. A question is kept if its greedy answer is right, or if the settings select it; a limit on the "
-            f"number excludes others. {_QUOTED} {len(rows)} are shown; {file_text}"
+            f"number excludes others. {_QUOTED} Shown: {len(rows)}; {file_text}"
         )
         title = f"Questions that only some runs kept, {shared.dataset}"
         yield Table(title, ["question", *shared.measured], rows, 1, note)
@@ -312,7 +312,7 @@ def _question_tables(shared: SharedQuestions) -> Iterator[Table]:
                 tie_breaker = f"{wider}, then to {tie_breaker}"
             note = (
                 f"{'1 question differs' if count == 1 else f'{count:,} questions differ'}. The range is the largest of "
-                f"the values minus the smallest; ties go to {tie_breaker}. {_QUOTED} {len(rows)} are shown; {file_text}"
+                f"the values minus the smallest; ties go to {tie_breaker}. {_QUOTED} Shown: {len(rows)}; {file_text}"
             )
             title = f"Questions that differ most: {spec.of_question}{spec.at_temperature}, {shared.dataset}"
             yield Table(title, ["question", "range", *shared.measured], rows, 1, note)

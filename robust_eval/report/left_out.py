@@ -40,7 +40,8 @@ def left_out(result: Result) -> Iterator[str]:
     if text := unread(counts):
         yield f"No answer was found in {text}."
     if (truncated := counts["replies.truncated"]) >= 0.5:  # NaN if unknown
-        yield f"{_counted(truncated, 'reply', 'replies')} truncated by the length limit, and graded without their end."
+        replies = _counted(truncated, "reply", "replies")
+        yield f"{replies} truncated by the length limit, and graded without the truncated part."
     for score in result.scores.values():
         yield from score.presentation.left_out
     for score in result.scores.values():
@@ -97,8 +98,9 @@ def unread(counts: Mapping[str, float]) -> str:
     reasons = ", ".join(f"{reason.replace('_', ' ')}: {count:,.0f}" for reason, count in counts_by_reason.items())
     remedy = "; raise model.max_completion_tokens, or model.thinking_budget of a local model"
     remedy = remedy if NOT_ENDED.replace(" ", "_") in counts_by_reason else ""
-    replies = _counted(sum(counts_by_reason.values()), "reply", "replies")
-    return f"{replies}, none of which counts as right ({reasons}){remedy}"
+    number = sum(counts_by_reason.values())
+    consequence = "which does not count as right" if round(number) == 1 else "none of which counts as right"
+    return f"{_counted(number, 'reply', 'replies')}, {consequence} ({reasons}){remedy}"
 
 
 def _counted(number: float, one: str, several: str | None = None) -> str:

@@ -71,7 +71,7 @@ def sampling_warnings(result: Result) -> Iterator[Caution]:
     if not math.isnan(cut) and total and cut / total >= MIN_CUT_SHARE:
         yield Caution(
             f"{cut:,.0f} of {total:,.0f} sampled replies ({cut / total:.0%}) were truncated by the length limit, and "
-            "graded without their end.",
+            "graded without the truncated part.",
             "Raise sampler.*.max_new_tokens, unless answers come at the start of replies.",
         )
 

@@ -47,7 +47,7 @@ class Challenge(KnownFacts):
     """Kinds of pushback, in random order; a conversation uses all of them before it repeats one: doubt ("Are you
     sure?"), a wrong alternative, an authority claimed for it, denial of the answer; or your own kinds."""
     challenges: str = CHALLENGING
-    """Sentences of the user: builtin:challenge.yaml, or your own file in that layout."""
+    """The user's pushback sentences: builtin:challenge.yaml, or your own file in the same format."""
 
     axis = TURN
 

@@ -33,7 +33,7 @@ class KnownFacts(Sampler):
     """Length limit of an answer, in tokens."""
     selection: str = "exact_match"
     """Which questions are selected. exact_match: the greedy answer equals an accepted answer; contains: it contains
-    one; none: all questions are kept, for curves (a question answered incorrectly has no FRS)."""
+    one; none: all questions are kept (those answered incorrectly have no FRS)."""
     max_questions: int = 1000
     """Maximum number of selected questions, in seeded order."""
     min_confidence: float = 0.0

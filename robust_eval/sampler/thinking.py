@@ -39,8 +39,8 @@ class Thinking(KnownFacts):
     trace_temperature: float = 1.0
     """Temperature of the traces of a local model, above 0."""
     budgets: list[Any] = field(default_factory=lambda: [0, 64, 256])
-    """Reasoning budgets: numbers of tokens (0: no reasoning), or the words of a service (none, minimal, low, medium,
-    high, xhigh, max)."""
+    """Reasoning budgets: numbers of tokens (0: no reasoning), or effort levels of a service (none, minimal, low,
+    medium, high, xhigh, max)."""
     answers: int = 0
     """Number of answers drawn after each trace; 0: a local model enumerates all with their probabilities. A service
     returns one with each trace."""

@@ -35,7 +35,7 @@ class ServiceSettings(ModelConfig):
     model: str
     """The service's name for the model."""
     prompt_style: str = "chat"
-    """chat: messages. plain: completions of "Question: … Answer:", of which an answer is the first line."""
+    """chat: messages. plain: completions of "Question: … Answer:"; the first line is the answer."""
     generation: Generation = field(default_factory=Generation)
     """Truncation is turned off if the service allows it; preset repository leaves it to the service."""
     top_logprobs: int | None = None

@@ -54,7 +54,7 @@ def test_replies_that_were_cut_and_what_is_undefined_is_said(result: Result):
     scores = {"certainty": Score(values={"certainty.count.undefined": Estimate(3.0)}, specs=KNOWN_SPECS)}
     run = replace(result, graded_by_sampler={"temperature_sweep": sampled}, scores=scores, kept=result.questions)
     assert list(left_out(run)) == [
-        "2 replies truncated by the length limit, and graded without their end.",
+        "2 replies truncated by the length limit, and graded without the truncated part.",
         "3 questions have no answer entropy: none of their replies contains an answer.",
     ]
 
@@ -96,7 +96,7 @@ def test_of_thirty_questions_those_that_are_not_known_are_counted_alone(result: 
 def test_a_probability_that_rounds_to_no_reply_is_not_mentioned():
     """Enumerated answers count by their probability."""
     assert unread({"invalid.no_letter": 0.2, "outcomes.refused": 0.4}) == ""
-    assert unread({"invalid.no_letter": 0.2, "outcomes.empty": 0.9}).startswith("1 reply, none of which")
+    assert unread({"invalid.no_letter": 0.2, "outcomes.empty": 0.9}).startswith("1 reply, which does not")
 
 
 def test_replies_without_an_answer_are_counted_by_what_they_lack():

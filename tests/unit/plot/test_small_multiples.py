@@ -33,7 +33,7 @@ def test_maps_of_facts_have_one_scale_rows_of_one_height_and_one_legend(drawn):
     assert {panel.collections[0].get_clim() for panel in (first, second)} == {(0, 1)}
     (legend,) = drawn.legends
     (words,) = (text.get_text() for text in legend.get_texts())
-    assert words == "left edge of the breaking temperature (far right: unbroken)"
+    assert words == "breaking temperature (left edge; far right: unbroken)"
 
 
 @pytest.mark.parametrize(("number", "rows", "columns"), [(2, 1, 2), (3, 2, 2), (4, 2, 2)])

@@ -351,7 +351,7 @@ def test_of_many_questions_25_are_shown_and_all_are_in_the_table_for_programs(tm
     table = Page(html).tables[4]
     assert [row[0] for row in table[1:]] == [f"q{place}" for place in range(59, 34, -1)]
     assert "59 questions differ." in html
-    assert "25 are shown; all 60 shared questions with their values are in questions.parquet." in html
+    assert "Shown: 25; all 60 shared questions with their values are in questions.parquet." in html
     assert pq.read_table(tmp_path / "questions.parquet").num_rows == 120
 
 
