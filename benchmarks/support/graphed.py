@@ -32,7 +32,7 @@ class Graphed:
         config, device = network.config, network.device
         size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         groups, layers = config.num_key_value_heads, range(config.num_hidden_layers)
-        answers, tokens = like.answers, like.max_new_tokens
+        answers, tokens = like.max_answers, like.max_new_tokens
 
         def cached(*shape: int) -> list[tuple[Tensor, Tensor]]:
             empty = torch.zeros(shape, dtype=network.dtype, device=device)
@@ -61,7 +61,7 @@ class Graphed:
     def __call__(self, requests: Sequence[Request]) -> list[list[str]]:
         """The texts of the answers to each of Q requests, temperature-major."""
         self._begin(requests)
-        width = self._like.answers
+        width = self._like.max_answers
         for _ in range(1, self._like.max_new_tokens):
             needed = int((~self._ended[:, :width]).sum(dim=1).max())
             if needed == 0:
@@ -75,7 +75,7 @@ class Graphed:
         tokens[tokens < 0] = self._tokenizer.pad_token_id
         decoded = self._tokenizer.batch_decode(tokens.permute(1, 2, 0).flatten(0, 1), skip_special_tokens=True)
         texts = [text.split("\n", 1)[0].strip() for text in decoded]
-        return [texts[start : start + self._like.answers] for start in range(0, len(texts), self._like.answers)]
+        return [texts[start : start + self._like.max_answers] for start in range(0, len(texts), self._like.max_answers)]
 
     def _begin(self, requests: Sequence[Request]) -> None:
         """Evaluate the prompts, and draw the first token of each answer."""
@@ -93,14 +93,14 @@ class Graphed:
         self._ended.zero_()
         self._drawn.fill_(-1)
         self._temperature.copy_(self._levels)
-        self._origin.copy_(torch.arange(self._like.answers, device=device))
+        self._origin.copy_(torch.arange(self._like.max_answers, device=device))
         cache = DynamicCache(config=self._network.config)
         positions = (asked.attention_mask.cumsum(dim=1) - 1).clamp_min(0)
         output = self._network(**asked, position_ids=positions, past_key_values=cache, use_cache=True, logits_to_keep=1)
         for (keys, values), layer in zip(self.prompt, cache.layers, strict=True):
             keys.copy_(layer.keys)
             values.copy_(layer.values)
-        self._draw(output.logits.expand(-1, self._like.answers, -1), self._like.answers)
+        self._draw(output.logits.expand(-1, self._like.max_answers, -1), self._like.max_answers)
 
     def _recorded(self, width: int) -> Callable[[], None]:
         """A step of the first ``width`` answers to each question; on CUDA a graph that is recorded now."""

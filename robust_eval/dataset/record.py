@@ -68,7 +68,7 @@ def missing_column(file: Path, column: str, meaning: str, columns: Iterable[Any]
         return UserError(f'{file}: a record has no named fields; write objects such as {{"{column}": …}}')
     return UserError(
         f"{file} has no column {column!r} for {meaning}; its columns are {listed(columns)}: set "
-        f"{setting}={{{meaning}: …}}"
+        f"'{setting}={{{meaning}: …}}'"
     )
 
 

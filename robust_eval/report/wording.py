@@ -111,8 +111,11 @@ def asked_words(result: Result) -> str:
     model = f"{config.get('model.name', 'The model')}" + (f" ({', '.join(loaded)})" if loaded else "")
     trials = "; ".join(dict.fromkeys(_trials_text(name, config) for name in result.graded_by_sampler))
     baseline = "once at temperature 0, and " if result.graded_baseline.num_rows else ""
-    data = config.get("dataset.name", "the data set")
-    start = f"{model} was asked {len(result.candidates()):,} questions from {data}{date}"
+    questions = f"{len(result.candidates()):,} questions from {config.get('dataset.name', 'the data set')}"
+    if "identity.answers.sha256" in config:
+        answers = sum(table.num_rows for table in result.all_graded.values())
+        return f"{model} has {answers:,} recorded answers to {questions}" + (f", scored{date}." if date else ".")
+    start = f"{model} was asked {questions}{date}"
     return f"{start}: {baseline}{_selection_text(result)} {trials}."
 
 

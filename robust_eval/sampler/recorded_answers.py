@@ -113,8 +113,8 @@ class RecordedAnswers:
         if len(foreign):
             raise self._file.refuse(
                 pc.index(is_question, False).as_py(),
-                f"{foreign[0].as_py()!r} is not a question of the data set (unknown: {len(foreign.unique())} "
-                f"of the {len(ids.unique())} ids in this file)",
+                f"{foreign[0].as_py()!r} is not a question of the data set ({len(foreign.unique())} of the "
+                f"{len(ids.unique())} ids in this file are not); set dataset to the questions that were answered",
             )
         ids_in_file = set(ids.unique().to_pylist())
         with_answers = [question for question in questions if question.id in ids_in_file]

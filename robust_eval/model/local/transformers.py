@@ -95,7 +95,9 @@ class Transformers(TransformersSettings, ModelConfig):
         try:
             torch.empty(0, device=device)
         except (AssertionError, RuntimeError) as problem:
-            raise UserError(f"model.device={device} cannot be used: {first_line(problem)}") from problem
+            raise UserError(
+                f"model.device={device} cannot be used: {first_line(problem)}; use model.device=cpu"
+            ) from problem
         tokenizer = self._tokenizer()
         folder = str(self._folder())
         try:

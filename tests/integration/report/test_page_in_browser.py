@@ -438,7 +438,7 @@ def test_kinds_of_questions_are_listed_alone_and_stand_in_the_address(browser: B
     ]
     page.get_by_role("checkbox", name="never breaks").check()
     assert sorted(listed(page)) == unbroken
-    assert page.evaluate("location.hash") == "#only=firm"
+    assert page.evaluate("location.hash") == "#only=unbroken"
     page.get_by_role("checkbox", name="never breaks").uncheck()
     page.get_by_role("checkbox", name="not known to the model").check()
     assert sorted(listed(page)) == list(range(0, 60, 7))

@@ -240,7 +240,7 @@ class Service:
         sent = not any(isinstance(cause, aiohttp.ClientConnectorError) for cause in causes)
         reason = f"{type(cause_named).__name__}: {cause_named}".strip(": ")
         if isinstance(cause_named, ConnectionRefusedError):
-            reason = "the connection was refused; start the server, or correct base_url"
+            reason = "the connection was refused; start the server, or correct model.base_url"
         return UnansweredError("lost", self.clean(reason), sent=sent)
 
     def _parse(self, text: str, chat: bool, top_tokens: bool = False) -> ServiceResponse:

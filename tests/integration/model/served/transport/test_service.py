@@ -453,7 +453,7 @@ def test_a_server_that_is_not_there_is_lost() -> None:
         pass
     problem = unanswered(gone, replied({}))
     assert (problem.kind, problem.status, problem.sent) == ("lost", None, False)
-    assert str(problem) == "the connection was refused; start the server, or correct base_url"
+    assert str(problem) == "the connection was refused; start the server, or correct model.base_url"
 
 
 # secrets
