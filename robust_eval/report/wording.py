@@ -112,7 +112,7 @@ def asked_words(result: Result) -> str:
     trials = "; ".join(dict.fromkeys(_trials_text(name, config) for name in result.graded_by_sampler))
     baseline = "once at temperature 0, and " if result.graded_baseline.num_rows else ""
     questions = f"{len(result.candidates()):,} questions from {config.get('dataset.name', 'the data set')}"
-    if "identity.answers.sha256" in config:
+    if "identity.answers.sha256" in config and not result.graded_baseline.num_rows:
         answers = sum(table.num_rows for table in result.all_graded.values())
         return f"{model} has {answers:,} recorded answers to {questions}" + (f", scored{date}." if date else ".")
     start = f"{model} was asked {questions}{date}"
