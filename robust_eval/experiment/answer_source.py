@@ -127,7 +127,7 @@ class SampledSource:
         """Return the baseline answers, once each sampler could make its requests: mistakes are found before."""
         for name in self.samplers:
             self.requests(name, questions)
-        requests = self.greedy_requests(questions)
+        requests = self.baseline_requests(questions)
         if not requests:
             return SCHEMA.empty_table()
         table = self.model.answers(requests, f"{self.baseline_name} answers").table
@@ -135,7 +135,7 @@ class SampledSource:
             return table
         return table.take(most_frequent(self.reply_grader.grade(questions, table)))
 
-    def greedy_requests(self, questions: Sequence[Question]) -> list[Request]:
+    def baseline_requests(self, questions: Sequence[Question]) -> list[Request]:
         """Return the source's requests for baseline answers: at temperature 0, or the draws of a plurality vote."""
         sampler = self._first
         requests = greedy_requests(
@@ -147,7 +147,7 @@ class SampledSource:
             self.reply_grader.first_line,
         )
         requests = [
-            replace(sampler.greedy_request(request), signs=sampler.signs(question))
+            replace(sampler.baseline_request(request), signs=sampler.signs(question))
             for question, request in zip(questions, requests, strict=True)
         ]
         if self.supported_temperatures.greedy:

@@ -179,8 +179,8 @@ class Correction:
 class Measured:
     """Answers to score: the input of a metric.
 
-    ``baseline`` holds the graded greedy answers, ``graded`` those of the sampler, ``exact_curves`` the accuracies from
-    the model's probabilities (:data:`robust_eval.answer.EXACT_CURVES`; may be empty). ``estimator`` is that of the
+    ``baseline`` holds the graded baseline answers, ``graded`` those of the sampler, ``exact_curves`` the accuracies
+    from the model's probabilities (:data:`robust_eval.answer.EXACT_CURVES`; may be empty). ``estimator`` is that of the
     accuracy: ``trials``, which weigh 1 each in ``graded``, or ``exact``. ``early_stopping`` are the temperatures and
     the threshold of a sampler that stopped early; None for complete answers.
 

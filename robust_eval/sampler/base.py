@@ -226,8 +226,8 @@ class Sampler(Conditions):
         """Return the sampler's steps of requests to selected questions, given greedy answers (None: only a plan)."""
         return [single_step(self.requests(questions, grader, seed))]
 
-    def greedy_request(self, request: Request) -> Request:
-        """Return the request for a greedy answer in this sampler's form."""
+    def baseline_request(self, request: Request) -> Request:
+        """Return the request for a baseline answer in this sampler's form."""
         return request
 
     def of_model(self, name: str, remote: bool, model: str) -> Self:

@@ -134,8 +134,8 @@ class Thinking(KnownFacts):
         other.is_local = not remote
         return other
 
-    def greedy_request(self, request: Request) -> Request:
-        """Return the request for a greedy answer without reasoning; from a service, with the smallest budget."""
+    def baseline_request(self, request: Request) -> Request:
+        """Return the request for a baseline answer without reasoning; from a service, with the smallest budget."""
         if self.is_local:
             return replace(request, reasoning=Reasoning(()))
         return replace(request, **self._thinking(self.budgets[0]))

@@ -31,16 +31,16 @@ class Result:
     """Result of a finished run.
 
     ``description`` are its settings and metadata, flat. ``questions`` are those of the data set, ``rewritten`` their
-    paraphrases, ``kept`` the selected ones. ``graded_baseline`` holds the graded greedy answers, ``graded_by_sampler``
-    the graded answers of each sampler to the selected questions, ``exact_curves`` the accuracy curves of samplers that
-    enumerate answers (:data:`robust_eval.answer.EXACT_CURVES`). ``sampler_of`` maps metrics to the samplers of their
-    answers, ``scores`` to their scores; the score ``greedy`` is the accuracy of the baseline, if there is one.
-    ``tokenizer`` is the file of the model's tokenizer, if there is one. ``prompts_asked`` counts the prompts sent to
-    models in this run, ``cache_hits`` those answered from the store. ``unasked`` counts the questions skipped by
-    ``target_half_width``. ``estimator_of`` maps samplers to the estimators of their answers, by default ``trials``
-    (:class:`~robust_eval.metric.score.Measured`). ``origin`` has the command, time, environment and id of the run.
-    ``served_names`` are the services' names of models and builds (:data:`robust_eval.answer.SERVED`), by the prefix of
-    the model's settings and by column.
+    paraphrases, ``kept`` the selected ones. ``graded_baseline`` holds the graded baseline answers,
+    ``graded_by_sampler`` the graded answers of each sampler to the selected questions, ``exact_curves`` the accuracy
+    curves of samplers that enumerate answers (:data:`robust_eval.answer.EXACT_CURVES`). ``sampler_of`` maps metrics to
+    the samplers of their answers, ``scores`` to their scores; the score ``greedy`` is the accuracy of the baseline, if
+    there is one. ``tokenizer`` is the file of the model's tokenizer, if there is one. ``prompts_asked`` counts the
+    prompts sent to models in this run, ``cache_hits`` those answered from the store. ``unasked`` counts the questions
+    skipped by ``target_half_width``. ``estimator_of`` maps samplers to the estimators of their answers, by default
+    ``trials`` (:class:`~robust_eval.metric.score.Measured`). ``origin`` has the command, time, environment and id of
+    the run. ``served_names`` are the services' names of models and builds (:data:`robust_eval.answer.SERVED`), by the
+    prefix of the model's settings and by column.
     """
 
     name: str

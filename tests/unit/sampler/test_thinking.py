@@ -82,6 +82,6 @@ def test_a_service_thinks_and_answers_at_once_with_every_budget():
 def test_the_greedy_answer_comes_without_thinking_or_with_the_least_that_a_service_takes():
     request = Request("france", 0, prompt_for(FRANCE), (0.0,), 1, 16, 7)
     sampler = Thinking(budgets=[8, 64])
-    assert sampler.greedy_request(request).reasoning == Reasoning(())
-    served = sampler.of_model("thinking", True, "m").greedy_request(request)
+    assert sampler.baseline_request(request).reasoning == Reasoning(())
+    served = sampler.of_model("thinking", True, "m").baseline_request(request)
     assert (served.reasoning, served.max_new_tokens) == (Reasoning(most=8), 24)
