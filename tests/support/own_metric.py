@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from robust_eval.metric.metric_spec import DETAIL, ComparisonView, MetricSpec
-from robust_eval.metric.score import Measured, Score, grid, question_groups
+from robust_eval.metric.score import Measured, Metric, Score, grid, question_groups
 from robust_eval.question import Question
 from robust_eval.stats.interval import SHARE
 
@@ -32,15 +32,10 @@ LENGTH = MetricSpec("held.length", "length of the question", unit="characters", 
 
 
 @dataclass
-class Held:
+class Held(Metric):
     """The share of questions that are answered right every time, by temperature."""
 
     axis = "temperature"
-    needs_clusters = False
-    top_logprobs = 0
-
-    def check(self, temperatures: Sequence[float], repetitions: float) -> None:
-        """Take any answers."""
 
     def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:
         score = Score(question_ids=[question.id for question in questions], specs=[HELD, BELOW, LENGTH])

@@ -132,7 +132,7 @@ def test_a_comparison_has_its_values_by_data_set_beside_their_companion(compared
     table = next(table for table in comparison_tables(compared) if table.title.endswith(" by data set"))
     heading, length = "right every time below t = …", "length of the question (characters)"
     assert table.title == "Right every time below t = … by data set"
-    assert (table.header, table.note) == (["measured", "below", f"{heading}, mine", length], "Read it with the length.")
+    assert (table.header, table.note) == (["run", "below", f"{heading}, mine", length], "Read it with the length.")
     first, second = (run.metrics for run in compared.runs)
     assert [[cell.value for cell in row[1:]] for row in table.rows] == [
         [t, number(figures[f"held.below{t}"].value), number(figures["held.length"].value, LENGTH.form)]
