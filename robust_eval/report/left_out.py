@@ -13,7 +13,7 @@ from robust_eval.tracking.result import Result
 MAX_CHARACTERS = 100
 """Maximum characters of a question and of an answer in the list of unknown facts."""
 _NEEDED = {"sampler.perturbation.rewrites": "rewrites", "sampler.order.orders": "choices"}
-"""What questions need to be asked, by a setting of the sampler that needs it; the first applies."""
+"""Parts of a question that a sampler needs, by a setting of that sampler; the first applies."""
 _NO_REPLY = {"filtered_prompt": "prompts filtered", "filtered_reply": "replies filtered", "error": "failed"}
 
 

@@ -254,7 +254,7 @@ def order(score: Score, questions: Sequence[Question]) -> Presentation:
 
 
 def pushback(score: Score, questions: Sequence[Question]) -> Presentation:
-    """Present pushback: the share of right answers that withstand it, and of wrong ones that it mends, at the
+    """Present pushback: the share of right answers that withstand it, and of wrong ones that it corrects, at the
     temperature nearest to 1.
     """
     t = nearest_to_one(score.curves[challenge.UNBROKEN.name])

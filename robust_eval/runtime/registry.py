@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from typing import TypeVar
 
-import robust_eval
 from robust_eval.error import UserError
 from robust_eval.runtime.text import alternatives
 
@@ -60,8 +59,11 @@ def _registered(group: str, name: str, part: Part) -> Part:
     if not isinstance(part, type) or not is_dataclass(part):
         raise UserError(f"{option}: {_qualname(part)} must be a dataclass, whose fields are its settings")
     name_of_base, members = REQUIRED[group]
-    base = getattr(robust_eval, name_of_base)
-    if base not in part.__mro__:  # issubclass() supports no Protocol with attributes
+    bases = (
+        each for each in part.__mro__ if each.__name__ == name_of_base and each.__module__.startswith("robust_eval.")
+    )
+    base = next(bases, None)  # by its name: the rooms above are not imported here
+    if base is None:
         raise UserError(f"{option}: {_qualname(part)} must be a subclass of robust_eval.{name_of_base}")
     settings = {field.name for field in fields(part)}
     for member in members:

@@ -56,7 +56,7 @@ class RecordedAnswers:
     temperature: float | None = None
     """Temperature of all answers in a file without such a column; .nan: the model's default."""
     selection: str = "none"
-    """Which questions are selected. exact_match: the answer at temperature 0 equals an accepted answer; contains: it
+    """Selection of questions. exact_match: the answer at temperature 0 equals an accepted answer; contains: it
     contains one; none: all questions are kept."""
 
     baseline_name = "recorded"
