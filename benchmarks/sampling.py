@@ -220,7 +220,7 @@ def own_ways(plan: Plan, model: CountedModel, questions: Sequence[Question], ski
     many, few = partial(tree, model, trials=plan.many), plan.few_nodes
     own_makers: dict[str, Callable[[], Way]] = {
         "tree": lambda: Way("tree", partial(tree, model), model.work),
-        "tree_k100": lambda: Way(f"tree, k = {plan.many}", many, model.work),
+        "tree_k100": lambda: Way(f"tree, {plan.many} trials", many, model.work),
         "exact": lambda: Way(f"exact, {Exact.nodes} nodes", partial(exact, model, questions, Exact.nodes), model.work),
         "exact_few": lambda: Way(f"exact, {few} nodes", partial(exact, model, questions, few), model.work),
     }

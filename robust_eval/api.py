@@ -323,14 +323,14 @@ def run(
 
     ``overrides`` are written as on the command line (``["experiment=frs", "dataset.limit=100"]``). ``settings`` are the
     same as keywords: ``seed=1``, ``metric=["frs", "certainty"]``, ``**{"dataset.limit": 100}``. ``model`` is the name
-    of an option, a function from prompts to texts (see :class:`robust_eval.FunctionModel`), or an object of a class
-    with the base ``robust_eval.ModelConfig``. ``dataset`` is the name of an option, the path of a file, or a table of
-    questions: with the columns of ``dataset=local``, or with those of ``dataset=jsonl`` where one of them is
+    of an option, a function from prompts to texts (see :class:`robust_eval.FunctionModel`), or an instance of a
+    subclass of ``robust_eval.ModelConfig``. ``dataset`` is the name of an option, the path of a file, or a table of
+    questions: with the columns of ``dataset=local``, or with those of ``dataset=jsonl`` if it has a column
     ``rewrites``, ``type``, ``level`` or ``incorrect`` (docs/data_sets.md). The run is written to ``folder``, by default
     to a new one under ``mlruns/runs``, and recorded as the settings say.
 
-    Raises UserError, which is a ValueError, for mistakes of the user. Exceptions of a user's function or object are
-    not caught. Answers received before an exception are stored, and the next call resumes from them.
+    Raises UserError, which is a ValueError, for user errors. Exceptions of a user's function or object are not caught.
+    Answers received before an exception are stored, and the next call resumes from them.
 
     >>> def roman(prompts):
     ...     return ["Rome"] * len(prompts)
@@ -409,10 +409,11 @@ def score(
 ) -> Evaluation:
     """Grade and score answers of ``model`` that were collected elsewhere; no model is queried.
 
-    ``answers`` has a row for each answer with ``question_id``, ``text`` and ``temperature``, and where there are
-    several to a question ``trial`` or ``rewrite`` (docs/harnesses.md). ``questions`` has a row for each question
-    with its ``id`` and the columns of ``dataset=local``. ``metrics`` are names of options (agreement, certainty, frs,
-    …), ``settings`` those of :func:`run`, which writes and returns the same. Raises UserError for mistakes of the user.
+    ``answers`` has a row for each answer with ``question_id``, ``text`` and ``temperature`` and, if a question has
+    several answers, ``trial`` or ``rewrite`` (docs/harnesses.md). ``questions`` has a row for each question with its
+    ``id`` and the columns of ``dataset=local``. ``metrics`` are names of options (agreement, certainty, frs, …),
+    ``settings`` those of :func:`run`. Like :func:`run`, it writes a folder and returns the evaluation. Raises UserError
+    for user errors.
 
     >>> score(
     ...     [{"question_id": "1", "text": "Rome", "temperature": 1.0, "trial": trial} for trial in range(20)],

@@ -39,11 +39,11 @@ class Question:
     """Question of a data set. Without ``text``, recorded answers to it can be graded, but no model can be asked.
 
     ``answers`` are aliases: a reply that matches any of them is right, and if the only one is :data:`UNANSWERABLE`, a
-    reply that abstains. A multiple-choice question has ``choices`` and
-    the index ``correct`` of the right one (from 0) instead. ``type`` is the TREC coarse class
-    (:data:`QUESTION_TYPES`), ``category`` the data set's own subject, ``level`` how common the knowledge is (1: a child
-    knows it), ``group`` the name of the paragraph, for example, on which questions depend: intervals resample groups.
-    ``rewrites`` are its recorded paraphrases, ``incorrect`` wrong references (TruthfulQA).
+    reply that abstains. A multiple-choice question has ``choices`` and the index ``correct`` of the right one (from 0)
+    instead. ``type`` is the TREC coarse class (:data:`QUESTION_TYPES`), ``category`` the data set's own subject,
+    ``level`` how common the knowledge is (1: a child knows it), ``group`` the name of what dependent questions share,
+    such as a paragraph: intervals resample whole groups. ``rewrites`` are its recorded paraphrases, ``incorrect`` wrong
+    references (TruthfulQA).
 
     >>> question = Question("1", "What is the capital of Italy?", ("Rome", "Roma"), type="LOC")
     >>> question.scenario.value, QUESTION_TYPES[question.type]

@@ -89,13 +89,13 @@ class Peers:
             engine = self._processes["ctranslate2"]
             best = best_size(search, block, partial(engine.answer, ends))
             found["ctranslate2"] = Way(
-                f"{engine.name}, {best} at once", partial(engine.answer, ends, best), engine.work
+                f"{engine.name}, batch size {best}", partial(engine.answer, ends, best), engine.work
             )
         return found
 
     def _continuous(self, search: Search, block: Sequence[Request]) -> Way:
         best = best_size(search, block, partial(continuous, self._model))
-        label = f"continuous batching, {best} at once"
+        label = f"continuous batching, batch size {best}"
         return Way(label, partial(continuous, self._model, best), self._model.work)
 
 

@@ -146,7 +146,7 @@ TABLES = {
     ),
     "passages": ResultTable(
         "passages",
-        ("questions to passages", "tokens, one row per prompt", "tokens, one tree", "ratio", "same answers"),
+        ("questions about passages", "tokens, one row per prompt", "tokens, one tree", "ratio", "same answers"),
         passages,
     ),
     "causes": ResultTable(
@@ -179,7 +179,7 @@ TABLES = {
         ),
         gpu,
     ),
-    "store": ResultTable("store", ("answers requested", "seconds", "megabytes"), store),
+    "store": ResultTable("store", ("answers requested", "seconds", "peak memory, MB"), store),
 }
 """The tables, by the names that their markers have."""
 

@@ -74,7 +74,7 @@ def best_generate(search: Search, model: CountedModel, block: Sequence[Request])
     trial = [replace(request, temperatures=(1.0,)) for request in block]
     generate(model, 1, trial[:1])
     best = search.fastest(sizes, lambda size: timed(partial(generate, model, size, trial))[0])
-    return Way(f"generate, {best} at once", partial(generate, model, best), model.work)
+    return Way(f"generate, batch size {best}", partial(generate, model, best), model.work)
 
 
 @torch.inference_mode()
@@ -110,7 +110,8 @@ def generate(
 
 
 def hand(model: CountedModel) -> Way:
-    return Way("by hand, a row per answer", partial(by_hand, model.network, model.tokenizer, model.ends), model.work)
+    loop = partial(by_hand, model.network, model.tokenizer, model.ends)
+    return Way("hand-written loop, one row per answer", loop, model.work)
 
 
 def best_server(search: Search, gguf: Path, requests: Sequence[Request]) -> Way:

@@ -132,7 +132,7 @@ class Grader(ABC):
 
     The label of a free-text answer is its normalised form, and ``exact`` is true if that equals the normalised form of
     an accepted answer. Multiple choice is graded by its letter, whatever the grader. A subclass implements ``right``.
-    ValueError for a setting that is none of those below.
+    ValueError for an invalid setting.
 
     >>> from robust_eval import grade_reply
     >>> class Exact(Grader):

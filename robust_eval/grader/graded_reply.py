@@ -53,13 +53,13 @@ def grade_reply(
 ) -> GradedReply:
     """Grade one reply: return the verdict, with the extracted answer and its extraction rule.
 
-    It is the verdict of a run with the same reader and grader. No model is loaded and nothing is asked, unless the
-    grader is an object that does so.
+    It is the verdict of a run with the same reader and grader. No model is loaded or queried, unless the grader is an
+    object that does so.
 
     Parameters
     ----------
     reply
-        The text of the model, as it came.
+        The unchanged text of the model.
     answers
         Accepted answers: one text, or several. With ``choices`` they name the right choice, by its letter or its text.
         Without them nothing is right or wrong, and ``correct`` is None.
@@ -74,7 +74,7 @@ def grade_reply(
     Raises
     ------
     ValueError
-        Where an argument is wrong; the message names it.
+        If an argument is invalid; the message names it.
 
     Examples
     --------

@@ -12,7 +12,7 @@ from inspect_ai.util import EarlyStop, EarlyStopping
 from pydantic import JsonValue, TypeAdapter
 
 from robust_eval.answer import DEFAULT_TEMPERATURE, SamplingMetadata, temperature_name
-from robust_eval.answer import EarlyStopping as SettledBreaks
+from robust_eval.answer import EarlyStopping as EarlyStoppingMetadata
 from robust_eval.config.overrides import named_questions
 from robust_eval.error import UserError
 from robust_eval.interop import inspect_metrics
@@ -42,7 +42,7 @@ def frs(
     d: float = 1.0,
     k: int = 10,
     threshold: float = 0.5,
-    settle: bool = False,
+    early_stop: bool = False,
     prompts: str = FEW_SHOT,
     scorer: Scorer | None = None,
 ) -> Task:
@@ -59,8 +59,8 @@ def frs(
         Grid of temperatures above 0, and the number of answers at each.
     d, k, threshold
         Weight of the entropy, number of tokens in it, and the accuracy below which a fact breaks.
-    settle
-        True to skip trials that cannot change a breaking temperature (:class:`SettledEarly`).
+    early_stop
+        True to skip trials that cannot change a breaking temperature (:class:`TrialEarlyStopping`).
     prompts
         Prompt templates, unless the data are samples of inspect_ai.
     scorer
@@ -71,7 +71,7 @@ def frs(
         raise UserError(f"temperatures must be two or more, all above 0, not {temperatures}")
     return Task(
         dataset=marked_samples(
-            dataset, limit, [(0, 0.0), *((0, t) for t in levels)], prompts, threshold if settle else None
+            dataset, limit, [(0, 0.0), *((0, t) for t in levels)], prompts, threshold if early_stop else None
         ),
         solver=asked(top_logprobs=k),
         scorer=graded(scorer),
@@ -82,7 +82,7 @@ def frs(
             inspect_metrics.auroc(),
         ],
         epochs=Epochs(trials),
-        early_stopping=SettledEarly(threshold, settle),
+        early_stopping=TrialEarlyStopping(threshold, early_stop),
     )
 
 
@@ -141,17 +141,17 @@ def _levels(temperatures: Sequence[float] | float) -> list[float]:
         raise UserError(f"temperatures must be numbers, not {temperatures}") from problem
 
 
-class SettledEarly(EarlyStopping):
+class TrialEarlyStopping(EarlyStopping):
     """Early stopping of inspect_ai trials that breaking temperatures do not need.
 
-    The greedy answer is sampled once; if it is wrong, the question has no trials. With ``settle``, trials end at a
+    The greedy answer is sampled once; if it is wrong, the question has no trials. With ``early_stop``, trials end at a
     temperature once the outstanding ones cannot change its verdict (:func:`settled`), and above the first temperature
     at which the fact breaks. inspect_ai completes the samples that it has started: a low ``max_samples`` saves more.
     Breaking temperatures, FRS and unbroken shares equal those of all trials; accuracies and entropies are biased.
     """
 
-    def __init__(self, threshold: float = 0.5, settle: bool = False) -> None:
-        self.threshold, self.settle = threshold, settle
+    def __init__(self, threshold: float = 0.5, early_stop: bool = False) -> None:
+        self.threshold, self.early_stop = threshold, early_stop
         self.epochs = self.skipped = 0
         self.conditions: dict[str | int, tuple[str, float]] = {}
         """Question and temperature of each sample, by ascending temperature."""
@@ -195,23 +195,27 @@ class SettledEarly(EarlyStopping):
             if level == 0:
                 if values and not right:
                     return "the greedy answer is wrong"
-            elif self.settle:
+            elif self.early_stop:
                 verdict = settled(right, wrong, max(self.epochs - len(values), 0), self.threshold)
                 if each == sample_id:
-                    return None if verdict is None else f"settled: the fact {verdict}"
+                    return None if verdict is None else f"the fact {verdict}"
                 if verdict in ("breaks", "unknown"):
                     return f"the fact {verdict} at t = {level:g}"
         return None
 
 
 def marked_samples(
-    data: Data, limit: int | None, conditions: Sequence[tuple[int, float]], prompts: str, settles: float | None = None
+    data: Data,
+    limit: int | None,
+    conditions: Sequence[tuple[int, float]],
+    prompts: str,
+    early_stop_threshold: float | None = None,
 ) -> MemoryDataset:
     """Return an inspect_ai sample for each condition and question, condition by condition.
 
     A condition is the number of a rewrite (0: the question itself) and a temperature; with several rewrites, questions
-    without one are left out. ``settles`` is the threshold of early stopping, which the log records because it biases
-    accuracies. UserError for data that cannot be read, or without a usable question.
+    without one are left out. ``early_stop_threshold`` is the threshold of early stopping, which the log records because
+    it biases accuracies. UserError for data that cannot be read, or without a usable question.
     """
     name, questions = _loaded(data, limit)
     planned = sorted({t for _, t in conditions if t > 0})
@@ -219,13 +223,17 @@ def marked_samples(
         questions = [(question, sample) for question, sample in questions if question.rewrites]
     if not questions:
         raise UserError(f"no question of {name} can be asked" + (": none has rewrites" if len(planned) == 1 else ""))
-    settled = None if settles is None else SamplingMetadata(False, {SWEEP: SettledBreaks(tuple(planned), settles)})
+    sampling = (
+        None
+        if early_stop_threshold is None
+        else SamplingMetadata(False, {SWEEP: EarlyStoppingMetadata(tuple(planned), early_stop_threshold)})
+    )
     samples = []
     for rewrite, t in conditions:
         for question, sample in questions:
             if rewrite > len(question.rewrites):
                 continue
-            mark = mark_of(question, rewrite, t, SWEEP if settled and t else None, settled) | {PLANNED: planned}
+            mark = mark_of(question, rewrite, t, SWEEP if sampling and t else None, sampling) | {PLANNED: planned}
             samples.append(
                 Sample(
                     id=_name(question, rewrite, t, len(conditions)),

@@ -234,12 +234,12 @@ class MetricSpec:
 
     @property
     def title(self) -> str:
-        """Title of a metric's drawing and of its table."""
+        """Title of a metric's figure and of its table."""
         return f"{self.heading[:1].upper()}{self.heading[1:]}"
 
     @property
     def horizontal(self) -> str:
-        """Label of the horizontal axis of a metric's drawing in comparisons."""
+        """Label of the horizontal axis of a metric's figure in comparisons."""
         return ((self.comparison and self.comparison.number) or self.number) if self.numbered else "temperature t"
 
     @property

@@ -56,8 +56,8 @@ class Score:
     def add_mean(self, name: str, values: Floats, groups: Sequence[str] | None, limits: Limits | None = None) -> None:
         """Add to the score the mean of ``values`` (n,) over questions, with its interval (:func:`mean_estimate`).
 
-        ``limits`` are the lowest and the highest value that a question can have, where the declaration of the metric
-        does not say them. Without them questions that are all alike have no interval.
+        ``limits`` are the lowest and the highest value that a question can have, if the metric spec does not declare
+        them. Without limits, there is no interval if all questions have the same value.
         """
         limits = self._limits(name) if limits is None else limits
         self.values[name] = mean_estimate(values, groups, limits)
@@ -82,7 +82,7 @@ class Score:
         self.add_values(name, values, temperatures, limits)
 
     def add_values(self, name: str, values: Floats, temperatures: Sequence[float] | Floats, limits: Limits) -> None:
-        """Add the ``values`` (n, T) of questions on a curve without its estimates, which are not their means."""
+        """Add the ``values`` (n, T) of a curve by question, without estimates, which are not means over questions."""
         for t, column in zip(temperatures, values.T, strict=True):
             self._add_values(point(name, float(t)), column, limits)
 
@@ -239,7 +239,7 @@ class Metric(Protocol):
         return self.specs
 
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
-        """Raise UserError, before sampling, if a sampler brings no answers that this metric can score; by default
+        """Raise UserError, before sampling, if a sampler provides no answers that this metric can score; by default
         accept all.
         """
         return
@@ -287,8 +287,8 @@ def question_rows(question_ids: Sequence[str], answers: pa.Table) -> NDArray[np.
 def grid(question_ids: Sequence[str], graded: pa.Table, temperatures: Sequence[float] | None = None) -> Grid:
     """Return a grid of graded answers, summed over trials: rows for ``question_ids``, columns for temperatures.
 
-    The answers weigh as in :class:`Measured`. ``temperatures`` (T,) (ascending) may include some at which there is no
-    answer; by default, those of the table. KeyError for an answer to another question.
+    The weights of the answers are those of :class:`Measured`. ``temperatures`` (T,) (ascending) may include some at
+    which there is no answer; by default, those of the table. KeyError for an answer to another question.
 
     >>> answer = {"question_id": "a", "temperature": 0.7, "weight": 1.0, "outcome": "ok"}
     >>> graded = pa.Table.from_pylist([answer | {"correct": True}, answer | {"correct": False}])

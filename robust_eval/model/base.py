@@ -191,13 +191,12 @@ ALL = Temperatures()
 class Completion(NamedTuple):
     """One answer in a reply. Log-probabilities are natural; ``top_logprobs`` is (tokens, k), largest first, at t = 1.
 
-    ``token_ids`` holds all generated tokens, also the one that ends the answer; ``answer_tokens`` counts the leading
-    ones that carry answer text. ``weight`` is the probability of an enumerated answer; the store gives each of k draws
-    1/k. Fields that a server omits are None. ``reasoning`` is the text before the answer, if it is separate.
-    ``outcome`` is one of :data:`robust_eval.answer.OUTCOMES`; None: ok, or empty if
-    the text is. ``prompt_tokens`` are those that are billed with this answer,
-    ``cached_tokens`` those of them from the service's cache. ``served_model`` and ``system_fingerprint`` are the
-    service's names of the model that answered.
+    ``token_ids`` holds all generated tokens, including the one that ends the answer; ``answer_tokens`` counts the
+    leading ones that carry answer text. ``weight`` is the probability of an enumerated answer; the store gives each of
+    k draws 1/k. Fields that a server omits are None. ``reasoning`` is the text before the answer, if it is separate.
+    ``outcome`` is one of :data:`robust_eval.answer.OUTCOMES`; None means ok, or empty if the text is empty.
+    ``prompt_tokens`` are billed with this answer; ``cached_tokens`` of them came from the service's cache.
+    ``served_model`` and ``system_fingerprint`` are the service's names of the model that answered.
 
     >>> Completion(temperature=0.7, trial=3, text="Rome").weight
     1.0
@@ -307,9 +306,9 @@ class LanguageModel(Protocol):
     ) -> Iterator[list[Reply]]:
         """Yield the replies to the requests whose items are ``missing``, a block at a time, in any order.
 
-        ``requests`` includes the others, so that a resumed run has the same blocks: the last digits of numbers depend
-        on the batch. If the requests are a block of :class:`robust_eval.model.model_config.Shards`, ``batch_context``
-        is the one of the shards.
+        ``requests`` also includes requests without missing answers, so that a resumed run forms the same blocks: the
+        last digits of its numbers depend on the batch. If the requests are a block of
+        :class:`robust_eval.model.model_config.Shards`, ``batch_context`` is that of the shards.
         """
 
     def complete_adaptively(

@@ -25,9 +25,9 @@ _FUNCTION_IDS: WeakKeyDictionary[Callable[..., Any], str] = WeakKeyDictionary()
 class FunctionModel(ModelConfig):
     """Python function from a list of prompts to a list of texts, one for each prompt, in their order.
 
-    A prompt that occurs several times in the list requests several independent answers. A parameter ``temperature`` of
-    the function gets that of the answers, 0 for greedy ones. A function without it answers at a fixed temperature and
-    cannot be sampled at several. It returns no log-probabilities.
+    A prompt that occurs several times in the list requests several independent answers. If the function has a parameter
+    ``temperature``, it receives the temperature of the answers, 0 for greedy ones. A function without it answers at a
+    fixed temperature and cannot be sampled at several. It returns no log-probabilities.
 
     Answers are stored under ``name`` and ``version``: change the version when the function changes. Without a version
     only the same function in the same process reads them from the store.

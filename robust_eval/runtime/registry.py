@@ -29,8 +29,8 @@ def register(group: str, name: str) -> Callable[[Part], Part]:
     """Return a decorator that registers a dataclass as the option ``GROUP=NAME``; its fields are the settings.
 
     The same class may be registered again, for example by a cell of a notebook that runs twice. Raises UserError for an
-    unknown group, a class that is no dataclass, no subclass of its group's base class, or lacks a member, and a name
-    that is no word, is reserved, or belongs to another class.
+    unknown group; for a class that is not a dataclass, is not a subclass of its group's base class, or lacks a required
+    member; and for a name that is not an identifier, is reserved, or belongs to another class.
 
     >>> from dataclasses import dataclass
     >>> from robust_eval import Grader

@@ -182,8 +182,8 @@ class Sampler(Conditions):
         return list(questions)
 
     def select(self, questions: Sequence[Question], baseline: pa.Table, seed: int) -> list[Question]:
-        """Return the questions that the sampler selects by graded greedy answers (``baseline``); NothingKeptError for
-        none.
+        """Return the questions that the sampler selects, given the graded greedy answers (``baseline``);
+        NothingKeptError for none.
         """
         return list(questions)
 
@@ -208,8 +208,8 @@ class Sampler(Conditions):
         )
 
     def signs(self, question: Question, arrangement: Arrangement | None = None) -> tuple[str, ...]:
-        """Return the signs of the choices, as the prompt shows them, to one of which replies are restricted; none for
-        free replies. Raises UserError for a question without choices.
+        """Return the signs of the choices, as in the prompt, if replies are restricted to one of them; otherwise none.
+        Raises UserError for a question without choices.
         """
         if not self.structured:
             return ()
@@ -223,7 +223,7 @@ class Sampler(Conditions):
     def steps(
         self, questions: Sequence[Question], baseline: pa.Table | None, grader: PrefixGrader, seed: int
     ) -> list[Steps]:
-        """Return the sampler's steps of requests to selected questions, given greedy answers (None: only a plan)."""
+        """Return the sampler's steps of requests for selected questions, given greedy answers (None: only a plan)."""
         return [single_step(self.requests(questions, grader, seed))]
 
     def baseline_request(self, request: Request) -> Request:

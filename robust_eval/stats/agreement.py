@@ -57,8 +57,8 @@ def remapped_kappa(counts: ArrayLike, categories: ArrayLike, draws: int = 1000, 
 
     The mean over ``draws`` (with ``seed``) that map the labels of each question into its K_j categories by a random
     injection, independent between questions. Where all K_j are equal, its limit for many questions is
-    :func:`free_marginal_kappa`; where they are not, labels of two questions meet by chance with probability
-    1 / max(K_j, K_j′), which is less often than the mean of 1 / K_j says.
+    :func:`free_marginal_kappa`; where they are not, labels of two questions coincide by chance with probability
+    1 / max(K_j, K_j′), which is less than the mean of 1 / K_j.
 
     ``counts`` (n, K) has the number of raters of each question that gave each label, ``categories`` (n,) the number of
     labels that the question could have had. ValueError unless they are whole numbers, and where a question has more
@@ -123,7 +123,7 @@ def _injections(labels: Integers, categories: Integers, generator: np.random.Gen
 
 
 def free_marginal_kappa(counts: ArrayLike, categories: ArrayLike) -> float:
-    """Return the agreement beyond that of raters who choose evenly among the categories: (P_o − m) / (1 − m), m the
+    """Return the agreement beyond that of raters who choose uniformly among the categories: (P_o − m) / (1 − m), m the
     mean of 1/K_j.
 
     ``counts``, ``categories`` and errors (ValueError) are those of :func:`remapped_kappa`.
@@ -326,7 +326,7 @@ def cohen_kappa(counts: ArrayLike) -> float:
 
     Returns
     -------
-    At most 1; NaN without an item, and where both give all items one and the same label: chance then agrees always.
+    At most 1; NaN without an item, and where both give all items the same label, so that chance agreement is 1.
 
     References
     ----------

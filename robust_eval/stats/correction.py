@@ -61,15 +61,15 @@ def corrected_mean(
     """Return the mean of the labels of all answers, estimated from some labels and all verdicts.
 
     It is mean_n(Y) + λ (mean_N(G) − mean_n(G)), where G are verdicts, Y labels, n the answers with a label and N those
-    without; λ = Cov_n(Y, G) / ((1 + n/N) Var(G)), between 0 and 1. λ = 0, where verdicts say nothing or every answer
-    has a label, is the mean of the labels alone. Strata have such a mean each, and enter by their share of the answers.
-    One λ serves all of them, because one from the few labels of each would bias the mean: numerator and denominator are
-    sums over strata, with the weight share² / n.
+    without; λ = Cov_n(Y, G) / ((1 + n/N) Var(G)), between 0 and 1. λ is 0 if verdicts are uninformative or every answer
+    has a label: the result is then the mean of the labels alone. Each stratum has such a mean, weighted by its share of
+    the answers. All share one λ, because one estimated from the few labels of each would bias the mean: numerator and
+    denominator are sums over strata, with the weight share² / n.
 
-    The interval is that of Student's t with the questions that have labels, less one, as degrees of freedom. The
-    variance sums what the answers to one question contribute before it squares, because they depend on one another.
-    Where all labels agree with the verdicts, or all are alike, it is widened by what so many may have missed
-    (:func:`~robust_eval.stats.interval.degenerate_interval`).
+    The interval is Student's, with one degree of freedom less than the number of questions with labels. The variance
+    sums the contributions of the answers to one question before squaring, because they depend on one another. If all
+    labels agree with the verdicts, or all labels are equal, the interval is widened by what that many labels may have
+    missed (:func:`~robust_eval.stats.interval.degenerate_interval`).
 
     Parameters
     ----------
@@ -78,8 +78,8 @@ def corrected_mean(
     labels
         (N,) 0 or 1; NaN where nobody has labelled the answer.
     strata
-        (N,) numbers, such as temperatures. Neighbours are pooled until each pool has 20 labels. They must not be drawn
-        by verdict, which would leave verdicts alike: ``weights`` serve for that.
+        (N,) numbers, such as temperatures. Neighbours are pooled until each pool has 20 labels. Strata must not be
+        defined by the verdict, which would not vary within them: use ``weights`` for labels drawn by verdict.
     level
         Nominal coverage, in (0, 1).
     questions
@@ -178,7 +178,7 @@ def corrected_rate(rate: ArrayLike, sensitivity: ArrayLike, specificity: ArrayLi
     """Return the corrected share of right answers behind a share of right verdicts, clipped to [0, 1].
 
     (rate + specificity − 1) / (sensitivity + specificity − 1); NaN where that divisor is below 0.2, because the
-    verdicts say too little. Arrays broadcast; NaN in, NaN out. ValueError for a rate outside of [0, 1].
+    verdicts are then too uninformative. Arrays broadcast; NaN in, NaN out. ValueError for a rate outside of [0, 1].
 
     References
     ----------

@@ -32,7 +32,7 @@ UNDEFINED = Estimate(float("nan"))
 
 
 def mean_interval(values: ArrayLike, groups: ArrayLike | None = None, level: float = 0.95) -> Estimate:
-    """Return the mean over questions as an estimate with Student's interval; of values all 0 or 1, with Wilson's.
+    """Return the mean over questions as an estimate with Student's interval; if all values are 0 or 1, with Wilson's.
 
     Parameters
     ----------
@@ -45,10 +45,10 @@ def mean_interval(values: ArrayLike, groups: ArrayLike | None = None, level: flo
 
     Returns
     -------
-    Estimate with ``value``, ``low`` and ``high`` in the unit of the values. NaN without any value. NaN bounds where the
-    questions, or the groups, do not differ, and where there is only one; values that are all 0 or all 1 have the exact
-    interval of Clopper and Pearson then, with groups as units. ValueError for arrays of other shapes, an infinite
-    value, and a level outside (0, 1).
+    Estimate with ``value``, ``low`` and ``high`` in the unit of the values. NaN without any value. The bounds are NaN
+    where the questions, or the groups, do not differ, and where there is only one, except that values that are all 0 or
+    all 1 have the exact interval of Clopper and Pearson, with groups as units. ValueError for arrays of other shapes,
+    an infinite value, and a level outside (0, 1).
 
     References
     ----------

@@ -23,13 +23,13 @@ def top_entropy(probabilities: ArrayLike, k: int = 10, renormalize: bool = True)
     Parameters
     ----------
     probabilities
-        (..., V), the model's distribution over the next token at temperature 1. Fewer than k tokens count as k with
-        probability 0 for the others.
+        (..., V), the model's distribution over the next token at temperature 1. If V < k, the missing
+        tokens count with probability 0.
     k
         At least 2.
     renormalize
-        Divide the k probabilities by their sum. ``False`` is for comparison only: it calls a flat distribution over
-        a large vocabulary certain.
+        Divide the k probabilities by their sum. ``False`` is for comparison only: it treats a flat distribution over a
+        large vocabulary as certain.
 
     Returns
     -------
@@ -80,7 +80,7 @@ def breaking_temperature(
         In (0, 1]; an accuracy equal to it holds.
     estimator
         ``first`` takes the accuracies as they are (the paper's); ``isotonic`` first fits the non-increasing curve
-        nearest in least squares, which ten noisy trials need to be unbiased where the curve lies flat near one half.
+        nearest in least squares, which removes the bias of ten noisy trials where the curve is flat near one half.
 
     Returns
     -------
@@ -137,23 +137,23 @@ def _non_increasing(accuracy: Floats) -> Floats:
 def settled(
     right: int, wrong: int, outstanding: int, threshold: float = 0.5
 ) -> Literal["holds", "breaks", "unknown"] | None:
-    """Return the outcome of a fact at one temperature before all of its trials are there: it *holds* or *breaks* as
-    :func:`breaking_temperature` would have it, whatever the other trials bring.
+    """Return the outcome of a fact at one temperature before all of its trials are available: it *holds* or *breaks*,
+    as defined by :func:`breaking_temperature`, whatever the result of the other trials.
 
     Parameters
     ----------
     right, wrong
-        Numbers of replies. Trials that brought none are in neither.
+        Numbers of replies. Trials without a reply are in neither.
     outstanding
-        Number of trials that may still come right, wrong, or not at all.
+        Number of trials that may still have a right reply, a wrong one, or none.
     threshold
         In (0, 1]; a share of right replies equal to it holds.
 
     Returns
     -------
     ``holds`` where the share of right replies cannot fall below the threshold, ``breaks`` where it cannot reach it,
-    ``unknown`` where no trial brought a reply and none is outstanding; None where the others decide. ValueError for a
-    negative number, or a threshold outside (0, 1].
+    ``unknown`` where no trial has a reply and none is outstanding; None where the outstanding trials decide. ValueError
+    for a negative number, or a threshold outside (0, 1].
 
     References
     ----------

@@ -26,11 +26,11 @@ def cronbach_alpha(correct: ArrayLike) -> float:
     ----------
     correct
         (n questions, raters) of 0, 1, and NaN where a rater is missing; questions with one missing are left out. For
-        the α of raters as items hand over the transpose.
+        the α of raters as items, pass the transpose.
 
     Returns
     -------
-    At most 1; NaN with less than two complete questions or two raters, and where the raters' totals do not vary.
+    At most 1; NaN with fewer than two complete questions or two raters, and where the raters' totals do not vary.
     ValueError for other values than 0, 1 and NaN.
 
     References

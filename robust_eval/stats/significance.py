@@ -53,8 +53,8 @@ def paired_difference(
     groups
         Labels (n,) of questions that depend on one another.
     limits
-        The lowest and the highest value that a question can have on either side. Without them questions that all
-        differ alike have no interval.
+        The lowest and the highest value that a question can have on either side. Without them, there is no interval if
+        all differences are equal.
 
     Returns
     -------
@@ -189,9 +189,9 @@ def _shared(
 def paired_p_value(differences: ArrayLike, groups: ArrayLike | None = None) -> float:
     """Return the two-sided p value of the mean difference between paired runs: a t test, over groups if there are any.
 
-    The variance is that of the mean over groups, with as many degrees of freedom as there are groups less one. The p
-    value is at least 2 · ½^units, that of the sign test of as many units that all differ in one direction: where units
-    differ alike, their variance says nothing. It is 1 where none differs, and never 0.
+    The variance is that of the mean over groups, with one degree of freedom less than the number of groups. The p value
+    is at least 2 · ½^units, that of the sign test if all units differ in one direction, because the variance of equal
+    differences is uninformative. It is 1 if no unit differs, and never 0.
 
     ``differences`` (n,) are those of each question, without NaN; ``groups`` (n,) are labels of questions that depend on
     one another.

@@ -31,8 +31,8 @@ def auroc(uncertainty: ArrayLike, correct: ArrayLike) -> float:
 
     Returns
     -------
-    0.5 for an uncertainty that says nothing, 1 for one that ranks all wrong answers last; NaN where all answers are
-    right or all are wrong.
+    0.5 for an uninformative uncertainty, 1 for one that ranks all wrong answers last; NaN where all answers are right
+    or all are wrong.
 
     References
     ----------
@@ -55,8 +55,8 @@ def prediction_rejection_ratio(uncertainty: ArrayLike, correct: ArrayLike) -> fl
 
     Returns
     -------
-    0 for an uncertainty that says nothing, 1 for one that ranks all wrong answers last, below 0 for a misleading one;
-    NaN where all answers are right or all are wrong.
+    0 for an uninformative uncertainty, 1 for one that ranks all wrong answers last, below 0 for a misleading one; NaN
+    where all answers are right or all are wrong.
 
     References
     ----------

@@ -31,8 +31,8 @@ class Split(NamedTuple):
 class VarianceComponents(NamedTuple):
     """Variance of answers between questions, between the rewrites of a question, and between the trials of a rewrite.
 
-    A component that the answers do not show is NaN and a part of the one before it: ``trial`` if each rewrite has one
-    trial, ``rewrite`` if each question has one wording. A negative estimate is a true one of about 0.
+    A component that the answers do not identify is NaN and included in the preceding one: ``trial`` if each rewrite has
+    one trial, ``rewrite`` if each question has one wording. A negative estimate means that the component is close to 0.
 
     >>> components = VarianceComponents(Estimate(0.1), Estimate(0.03), Estimate(0.12))
     >>> round(components.standard_error(100, rewrites=3, trials=4), 4)
@@ -97,7 +97,7 @@ def variance_components(
     """Estimate the variance between questions, between their rewrites, and between the trials of a rewrite.
 
     The nested analysis of variance for unequal numbers: the sums of squares between questions, between rewrites within
-    them, and within rewrites are set equal to their expectations. Negative estimates stay, which avoids bias. The
+    them, and within rewrites are set equal to their expectations. Negative estimates are kept, which avoids bias. The
     intervals are Student's, with the standard error of the jackknife over questions or groups of them; those of the
     bootstrap contain the true value less often (benchmarks/intervals.py). For two runs, ``correct`` are the differences
     of their answers to the same question, rewrite and trial.

@@ -46,18 +46,18 @@ def verdict(
     """Return the verdict on a candidate's metric against that of the baseline, less ``margin``.
 
     It is a FAIL where the interval of the mean lies below −margin, a PASS where it lies above and there are
-    :data:`MIN_UNITS` facts (or groups of them), and INCONCLUSIVE otherwise. For questions that are looked at more than
-    once see :func:`confidence_sequence`.
+    :data:`MIN_UNITS` facts (or groups of them), and INCONCLUSIVE otherwise. For repeated checks, see
+    :func:`confidence_sequence`.
 
     Differences of right and wrong (−1, 0, 1) have Tango's interval
     (:func:`~robust_eval.stats.paired_share_interval`), all others one that allows for a loss that no fact of
     the sample shows (:func:`~robust_eval.stats.interval.bounded_mean_interval`).
 
-    Facts needed decide in about 90 % of cases where the true mean is 0, or −2 · margin, with α = 1 − level: of right
-    and wrong ((z_{1−α/2} + z_{0.9}) sd / margin)²; of others the n at which margin = 1/n + z_{1−α/2}
-    √(sd²/n + 1/n²) + z_{0.9} sd/√n, whose terms with 1/n are that allowance. With groups, sd² is n times the variance
-    of the mean over groups, so that the number is of facts in such groups. It is never less than the number that
-    decides where no fact differs.
+    With the number of facts needed, the verdict is decided in about 90 % of cases if the true mean is 0 or −2 · margin,
+    with α = 1 − level. For right and wrong, it is ((z_{1−α/2} + z_{0.9}) sd / margin)²; otherwise, it is the n at which
+    margin = 1/n + z_{1−α/2} √(sd²/n + 1/n²) + z_{0.9} sd/√n, whose terms with 1/n are that allowance. With groups, sd²
+    is n times the variance of the mean over groups, so that the number counts facts in such groups. It is never less
+    than the number that decides if no fact differs.
 
     Parameters
     ----------
@@ -153,18 +153,18 @@ def _right_or_wrong(values: Floats) -> bool:
 
 
 def confidence_sequence(differences: ArrayLike, level: float = 0.95) -> tuple[Floats, Floats]:
-    """Return a confidence sequence: an interval of the mean after each question. All of them cover it at once with
-    probability ``level``: you may look at any time, and stop for any reason.
+    """Return a confidence sequence: an interval of the mean after each question. With probability ``level``, all of
+    these intervals contain the mean: you may check at any time, and stop for any reason.
 
-    For each candidate mean there are two gamblers, who bet on every question that its value is above, or below. If the
-    candidate is the mean, their bets are fair, and the first of them to have 2 / (1 − level) times the money at the
-    start, at any time, does so in at most 1 − level of cases. The interval holds the candidates at which no one has had
-    as much. Candidates lie 0.0002 apart, and each bound is the first one that is excluded (or −1, 1), so the interval
-    is rather too wide.
+    For each candidate mean, two gamblers bet on every question: one that its value is above the candidate, one that it
+    is below. If the candidate is the true mean, the bets are fair, and the probability that either gambler ever has
+    2 / (1 − level) times the initial capital is at most 1 − level. The interval contains the candidates for which
+    neither gambler has had that much. Candidates are 0.0002 apart, and each bound is the first candidate that is
+    excluded (or −1, 1), so the interval is slightly too wide.
 
-    The questions are independent draws from a population, and the interval is that of the population mean: it keeps a
-    width when a file has no question left. For questions that depend on one another pass one value for each group, such
-    as their sum over the size of the largest group.
+    The questions are independent draws from a population, and the interval is that of the population mean: its width
+    does not fall to 0 when all questions of a file have been answered. For questions that depend on one another, pass
+    one value per group, such as their sum divided by the size of the largest group.
 
     Parameters
     ----------
@@ -176,9 +176,9 @@ def confidence_sequence(differences: ArrayLike, level: float = 0.95) -> tuple[Fl
     Returns
     -------
     low, high
-        (n,) each; low never falls, high never rises, and low < high. Where every candidate is excluded, which happens
-        to independent draws of one kind in at most 1 − level of cases, the last interval before stays for good.
-        ValueError for differences outside [−1, 1], and a level outside (0, 1).
+        (n,) each; low never falls, high never rises, and low < high. If every candidate is excluded, which happens in
+        at most 1 − level of cases with independent, identically distributed draws, the preceding interval is kept from
+        then on. ValueError for differences outside [−1, 1], and a level outside (0, 1).
 
     References
     ----------

@@ -35,7 +35,7 @@ def evaluate(folder: Path) -> None:
     one_by_one = {"max_samples": 1}
     tasks = {
         "whole": (frs(samples, temperatures=LEVELS), {}),
-        "early": (frs(samples, temperatures=LEVELS, settle=True, scorer=includes()), one_by_one),
+        "early": (frs(samples, temperatures=LEVELS, early_stop=True, scorer=includes()), one_by_one),
         "certainty": (certainty(samples, temperature=1.0, trials=10), {}),
         "multiqa": (multiqa(samples), {}),
         "unknown": (frs([*samples, unknown], temperatures=LEVELS, trials=2), one_by_one),

@@ -50,7 +50,7 @@ def test_the_study_on_paper_adds_up():
         f"or {tokens * (0.9 * prompt + 0.1 * completion) / 1e6:,.0f} if a tenth are completion tokens",
         f"{requests / 10_000 / 60:.1f} hours at 10,000 a minute",
         f"{tokens / 2e6 / 60:.1f} hours at 2 million tokens a minute",
-        f"within {requests / 590 / 3600:.1f} hours",
+        f"one process needs {requests / 775 / 3600:.1f} hours",
         f"take {2_257_206 / 832 / 3600:.1f} hours at the lower rate",
         f"{of_two_cores:.0f} tokens a second",
         f"{tokens / of_two_cores / 86400:.1f} days",
