@@ -184,6 +184,24 @@ def test_where_no_question_has_a_type_it_is_said_how_they_get_one(
     assert save_figures(untyped, tmp_path / "figures") == []
 
 
+def test_one_known_fact_has_no_part_on_types(result: Result, tmp_path: Path):
+    frs = result.scores["frs"]
+    one = replace(frs, tables={**frs.tables, "frs_types": type_shares(np.array([0.5]), ["NUM"])})
+    assert types_section(replace(result, scores={"frs": one}), tmp_path) == ""
+
+
+@pytest.mark.parametrize(("form", "is_printed"), [(None, True), ("choices BA", False)])
+def test_token_usage_is_printed_for_rewrites_alone(
+    result: Result, form: str | None, is_printed: bool, capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
+    answers = answer_table(
+        answer_row("q0", rewrite=rewrite, form=form if rewrite else None, prompt_tokens=9, completion_tokens=1)
+        for rewrite in (0, 2001)
+    )
+    print_summary(replace(result, graded_by_sampler={"order": answers}), tmp_path, "store", None)
+    assert ("tokens (prompt + completion): answering 18 + 2" in capsys.readouterr().out) == is_printed
+
+
 def test_a_letter_that_dominates_is_a_warning_in_the_page_and_the_terminal(
     result: Result, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ):

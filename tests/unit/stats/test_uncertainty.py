@@ -151,6 +151,8 @@ def test_the_corrected_calibration_error_of_a_calibrated_forecaster_is_zero_on_a
     assert abs(np.mean([each.corrected.value for each in errors])) < 0.01
     assert np.mean([each.plug_in for each in errors]) > 0.04
     assert np.mean([each.corrected.low <= 0 <= each.corrected.high for each in errors]) > 0.93
+    assert min(each.corrected.value for each in errors) < 0
+    assert all(each.corrected.low <= each.corrected.value <= each.corrected.high for each in errors)
 
 
 def test_a_large_calibration_error_needs_no_correction():

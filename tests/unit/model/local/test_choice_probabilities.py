@@ -34,6 +34,7 @@ def test_each_letter_has_the_probability_of_all_tokens_that_choose_it(cut: Gener
         assert [float(answers.weight[column]) for answers in result.answers] == pytest.approx(expected, abs=1e-6)
         assert result.curve.accuracy[column] == pytest.approx(expected[1], abs=1e-6)
     assert [answers.right for answers in result.answers] == [False, True, False, False]
+    assert {answers.finish_reason for answers in result.answers} == {"closed"}  # one token is the whole answer
     assert result.curve.lower.tolist() == result.curve.upper.tolist() == result.curve.accuracy.tolist()
     assert result.curve.standard_error.tolist() == [0, 0, 0]
 

@@ -214,6 +214,7 @@ def test_one_request_tells_how_probable_each_choice_is(shown: int) -> None:
     with served(server) as (model, script):
         (reply,) = replies(model, [asked])
     assert reply.curve is not None
+    assert {one.finish_reason for one in reply.completions} == {"closed"}
     assert sum("temperature" in body and body["temperature"] == 0 for body in script.bodies) == 1
     bounded = [t for t, how in zip(reply.curve.temperatures, reply.curve.how or (), strict=True) if how == "bounds"]
     assert bounded if shown == 6 else bounded == list(ALL)
