@@ -31,18 +31,13 @@ class Models:
         start_run: Callable[[], object] = lambda: None,
     ) -> None:
         self._reply_grader = reply_grader
-        self._distinct: list[StoredModel] = []
-        configs: list[ModelConfig] = []
-
-        def stored(config: ModelConfig | None) -> StoredModel:
-            config = model if config is None else config
-            if config not in configs:
-                configs.append(config)
-                self._distinct.append(StoredModel(config, engine, entries, watch, start_run=start_run))
-            return self._distinct[configs.index(config)]
-
-        self.measured = stored(model)
-        self.writer, self.judge = stored(rewriter.model), stored(reply_grader.grader.judge_config)
+        configs = [config or model for config in (model, rewriter.model, reply_grader.grader.judge_config)]
+        first_equal = [configs.index(config) for config in configs]
+        self._distinct = {
+            number: StoredModel(configs[number], engine, entries, watch, start_run=start_run)
+            for number in set(first_equal)
+        }
+        self.measured, self.writer, self.judge = (self._distinct[number] for number in first_equal)
 
     def with_judge(
         self, aggregator: Aggregator, seed: int, cached_only: bool = False
@@ -59,12 +54,12 @@ class Models:
     @property
     def prompts_asked(self) -> int:
         """Number of prompts sent to the models of the run."""
-        return sum(model.prompts_asked for model in self._distinct)
+        return sum(model.prompts_asked for model in self._distinct.values())
 
     @property
     def cache_hits(self) -> int:
         """Number of the run's prompts with an answer in the store."""
-        return sum(model.cache_hits for model in self._distinct)
+        return sum(model.cache_hits for model in self._distinct.values())
 
     @property
     def _by_prefix(self) -> dict[str, StoredModel]:
