@@ -18,7 +18,7 @@ from omegaconf.errors import (
 from robust_eval.config.groups import options
 from robust_eval.error import first_line
 from robust_eval.runtime.registry import COMBINABLE_GROUPS
-from robust_eval.runtime.text import alternatives
+from robust_eval.runtime.text import enumerated
 
 RENAMED = {
     "key_variable": "api_key_env",
@@ -126,7 +126,7 @@ def _no_such(key: str, chosen: DictConfig | None) -> str:
                 return not_chosen(key, where, part, names)
             one_deep = path[depth:] == [part] and (not where or where in COMBINABLE_GROUPS)
             if one_deep and (keys := list(_keys(node, part, f"{where}." if where else ""))):
-                return f"there is no setting {key}: write {alternatives(keys)}"
+                return f"there is no setting {key}: write {enumerated(keys)}"
             return no_setting(key, part, [name for name in names if name != "hydra"], where)
         node = node[part] if isinstance(node, DictConfig) else None
     return ""

@@ -32,7 +32,7 @@ from robust_eval.dataset.jsonl import is_native
 from robust_eval.error import UserError
 from robust_eval.question import Question
 from robust_eval.runtime.registry import COMBINABLE_GROUPS
-from robust_eval.runtime.text import alternatives
+from robust_eval.runtime.text import enumerated
 
 _CLOSING = {"[": "]", "{": "}", "'": "'", '"': '"'}
 """Closing sign of a value that begins so, in Hydra's grammar."""
@@ -319,7 +319,7 @@ def _refuse_kind(override: Override) -> None:
             raise UserError(f"{line}: a setting cannot be removed: change it with {key}=…")
     elif _chooses(override):
         if value is None:
-            raise UserError(f"{key} must be {alternatives(options(key))}, not null")
+            raise UserError(f"{key} must be {enumerated(options(key))}, not null")
         if isinstance(value, list) and key not in COMBINABLE_GROUPS:
             raise UserError(f"{key} takes one option, not {line!r}")
         for name in chain(*(each if isinstance(each, list) else [each] for each in _values(override))):

@@ -32,7 +32,7 @@ from robust_eval.dataset.record import (
 from robust_eval.dataset.selection import Selection
 from robust_eval.error import UserError
 from robust_eval.question import LETTERS, Question
-from robust_eval.runtime.text import alternatives
+from robust_eval.runtime.text import enumerated
 
 log = logging.getLogger(__name__)
 
@@ -169,7 +169,7 @@ class OwnTable(Selection):
                 lists = ", or a list of such names" if name in ("answers", "choices") else ""
                 raise ValueError(f"columns: {name} must be the name of a column{lists}, not {theirs!r}")
         if self.correct not in CORRECT:
-            raise ValueError(f"correct must be {alternatives(CORRECT)}, not {self.correct}")
+            raise ValueError(f"correct must be {enumerated(CORRECT)}, not {self.correct}")
         if self.separator == "":
             raise ValueError("separator must not be empty: set null for none")
         try:

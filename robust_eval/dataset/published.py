@@ -14,7 +14,7 @@ from robust_eval.dataset.selection import Selection
 from robust_eval.error import UserError, first_line
 from robust_eval.question import Question
 from robust_eval.runtime.files import UNPACKED
-from robust_eval.runtime.text import alternatives
+from robust_eval.runtime.text import enumerated
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ class Published(Selection):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.layout not in LAYOUTS:
-            raise ValueError(f"layout must be {alternatives(LAYOUTS)}, not {self.layout}")
+            raise ValueError(f"layout must be {enumerated(LAYOUTS)}, not {self.layout}")
         if self.path is None and self.hub is None:
             raise ValueError(f"path must be set, because {self.name} is not on the hub: add dataset.path=…")
         for name, example in (("subsets", f"[{ALL}]"), ("split", "test"), ("revision", PARQUET)):

@@ -37,7 +37,7 @@ from robust_eval.metric.score import (
     verdicts,
 )
 from robust_eval.question import Question
-from robust_eval.runtime.text import alternatives
+from robust_eval.runtime.text import enumerated
 from robust_eval.stats.entropy import answer_entropy, miller_madow
 from robust_eval.stats.estimate import Estimate, columns_of
 from robust_eval.stats.interval import SHARE, Floats, Limits
@@ -97,7 +97,7 @@ class AnswerCertainty(Metric):
 
     def __post_init__(self) -> None:
         if self.invalid not in INVALID:
-            raise ValueError(f"invalid must be {alternatives(INVALID)}, not {self.invalid}")
+            raise ValueError(f"invalid must be {enumerated(INVALID)}, not {self.invalid}")
 
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
         """Raise UserError unless each question is repeated: asked at least twice under the same condition."""

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from robust_eval.answer import DEFAULT_TEMPERATURE
-from robust_eval.runtime.text import alternatives
+from robust_eval.runtime.text import enumerated
 from robust_eval.stats.interval import SHARE, UNKNOWN, Limits
 
 _KEY = b"limits"
@@ -83,7 +83,7 @@ class ComparisonView:
 
     def __post_init__(self) -> None:
         if self.kind not in DRAWING_KINDS:
-            raise ValueError(f"kind must be {alternatives(DRAWING_KINDS)}, not {self.kind}")
+            raise ValueError(f"kind must be {enumerated(DRAWING_KINDS)}, not {self.kind}")
         if not re.fullmatch(r"[a-z0-9_]*", self.file):
             raise ValueError(f"file must consist of lowercase letters, digits and _, not {self.file}")
         check_fields(self)
@@ -169,7 +169,7 @@ class MetricSpec:
 
     def __post_init__(self) -> None:
         if self.shown not in DISPLAY_LEVELS:
-            raise ValueError(f"shown must be {alternatives(DISPLAY_LEVELS)}, not {self.shown}")
+            raise ValueError(f"shown must be {enumerated(DISPLAY_LEVELS)}, not {self.shown}")
         check_fields(self)
         if not re.fullmatch(r"\.\d[f%]|(?:\.\d)?g", self.form):
             raise ValueError(f"form must be a format such as .3f, .0% or g, not {self.form}")

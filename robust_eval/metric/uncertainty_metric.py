@@ -17,7 +17,7 @@ from robust_eval.metric.metric_spec import RUN, MetricSpec, nearest_to_one
 from robust_eval.metric.score import Measured, Metric, Score, count_defined, grid, question_groups
 from robust_eval.model.logprobs import is_whole
 from robust_eval.question import Question
-from robust_eval.runtime.text import alternatives
+from robust_eval.runtime.text import enumerated
 from robust_eval.stats.entropy import answer_entropy
 from robust_eval.stats.estimate import UNDEFINED, Estimate, columns_of
 from robust_eval.stats.frs import breaking_temperature
@@ -115,7 +115,7 @@ class ErrorDetection(Metric):
 
     def __post_init__(self) -> None:
         if self.target not in TARGETS:
-            raise ValueError(f"target must be {alternatives(TARGETS)}, not {self.target}")
+            raise ValueError(f"target must be {enumerated(TARGETS)}, not {self.target}")
 
     def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:
         """Return the metrics of each uncertainty score.

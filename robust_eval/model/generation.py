@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from robust_eval.runtime.text import alternatives
+from robust_eval.runtime.text import enumerated
 
 if TYPE_CHECKING:  # these are settings too, and reading settings need not wait for torch
     from torch import Tensor
@@ -34,7 +34,7 @@ class Generation:
 
     def __post_init__(self) -> None:
         if self.preset not in PRESETS:
-            raise ValueError(f"preset must be {alternatives(PRESETS)}, not {self.preset}")
+            raise ValueError(f"preset must be {enumerated(PRESETS)}, not {self.preset}")
         if self.top_k < 0:
             raise ValueError(f"top_k must be 0 (off) or more, not {self.top_k}")
         if not 0 < self.top_p <= 1:

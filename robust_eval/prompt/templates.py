@@ -13,6 +13,7 @@ import yaml
 from robust_eval.error import UserError, first_line
 from robust_eval.question import LETTERS, Scenario
 from robust_eval.runtime.files import regular
+from robust_eval.runtime.text import enumerated
 
 FOLDER = Path(__file__).parent
 BUILTIN = "builtin:"
@@ -129,7 +130,7 @@ def _template(read: Any, kind: str, path: str) -> Template:
     exemplars = read.get("exemplars") or []
     fields = placeholders | (set() if kind == REWRITING else {"answer"})
     if not isinstance(exemplars, list) or not all(isinstance(e, dict) and set(e) == fields for e in exemplars):
-        keys = " and ".join(", ".join(sorted(fields)).rsplit(", ", 1))
+        keys = enumerated(sorted(fields), "and")
         raise UserError(f"{where}: exemplars must be a list of mappings, each with the keys {keys}")
     for exemplar in exemplars:
         for name, value in exemplar.items():

@@ -217,9 +217,8 @@ def _ranking(compared: Comparison, metric: str, pairs: Sequence[Pair]) -> Rankin
     elif len(best) == 1:
         start = f"{best[0]} is ahead of all {len(ranked) - 1} others in {compared.words(metric)}"
     else:
-        start = (
-            f"{enumerated(best)} are ahead in {compared.words(metric)}, and cannot be distinguished from one another"
-        )
+        names = enumerated(best, "and")
+        start = f"{names} are ahead in {compared.words(metric)}, and cannot be distinguished from one another"
     text = (
         f"{start} ({len(pairs)} pairs, each on the {shared} questions that both kept). Two runs count as different "
         f"where p is below {LEVEL:g} after Holm's correction for all pairs and the 95 % interval excludes 0."

@@ -50,7 +50,7 @@ class Contrast(NamedTuple):
 def listed(settings: Differing) -> str:
     """Return settings with their different values: "metric.frs.d=1, 2 and 5"."""
     words = {name: dict.fromkeys(setting_value(name, value) for value in values) for name, values in settings.items()}
-    return "; ".join(f"{name}={enumerated([*values])}" for name, values in words.items())
+    return "; ".join(f"{name}={enumerated(values, 'and')}" for name, values in words.items())
 
 
 def contrast(one: FinishedRun, other: FinishedRun) -> Contrast:

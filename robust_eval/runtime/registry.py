@@ -5,7 +5,7 @@ from dataclasses import fields, is_dataclass
 from typing import TypeVar
 
 from robust_eval.error import UserError
-from robust_eval.runtime.text import alternatives
+from robust_eval.runtime.text import enumerated
 
 Part = TypeVar("Part", bound=type)
 
@@ -41,7 +41,7 @@ def register(group: str, name: str) -> Callable[[Part], Part]:
     ...         return [reply.exact for reply in replies]
     """
     if group not in REGISTRY:
-        raise UserError(f"register({group!r}, {name!r}): the group must be {alternatives(REGISTRY)}")
+        raise UserError(f"register({group!r}, {name!r}): the group must be {enumerated(REGISTRY)}")
     return lambda part: _registered(group, name, part)
 
 

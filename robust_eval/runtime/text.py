@@ -9,7 +9,7 @@ import gzip
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from typing import Any
 from urllib.parse import urlsplit
@@ -95,22 +95,18 @@ def signed(value: float) -> str:
     return f"+{text}" if float(text) > 0 else text
 
 
-def enumerated(values: Sequence[str]) -> str:
-    """Return the values as an enumeration: "a, b and c"."""
-    return f"{', '.join(values[:-1])} and {values[-1]}" if len(values) > 1 else values[0]
-
-
 _LISTED = 5
 """Number of names in a list that is abbreviated."""
 
 
-def alternatives(names: Iterable[str]) -> str:
-    """Return the names as a choice.
+def enumerated(names: Iterable[str], conjunction: str = "or") -> str:
+    """Return the names as an enumeration.
 
-    >>> alternatives(["exact_match", "contains", "none"])
-    'exact_match, contains or none'
+    >>> enumerated(["exact_match", "contains", "none"]), enumerated(["none"], "and")
+    ('exact_match, contains or none', 'none')
     """
-    return " or ".join(", ".join(names).rsplit(", ", 1))
+    *first, last = names
+    return f"{', '.join(first)} {conjunction} {last}" if first else last
 
 
 def abbreviated_list(names: Iterable[str]) -> str:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from robust_eval.answer import rows
 from robust_eval.prompt.templates import FEW_SHOT
 from robust_eval.question import Question
-from robust_eval.runtime.text import alternatives
+from robust_eval.runtime.text import enumerated
 from robust_eval.sampler.base import NothingKeptError, Sampler, checked_temperatures
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class KnownFacts(Sampler):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
         if self.selection not in SELECTIONS:
-            raise ValueError(f"selection must be {alternatives(SELECTIONS)}, not {self.selection}")
+            raise ValueError(f"selection must be {enumerated(SELECTIONS)}, not {self.selection}")
         if not 0 <= self.min_confidence <= 1:
             raise ValueError(f"min_confidence must be between 0 and 1, not {self.min_confidence}")
 

@@ -12,7 +12,7 @@ from robust_eval.model.base import Request
 from robust_eval.prompt.arrangement import FORMS, GIVEN, Arrangement, permutations, rotations
 from robust_eval.prompt.prompt import prompt_for
 from robust_eval.question import Question
-from robust_eval.runtime.text import alternatives
+from robust_eval.runtime.text import enumerated
 from robust_eval.sampler.base import FORMED, ORDER, PERMUTED, ROTATED, NothingKeptError, PrefixGrader
 from robust_eval.sampler.repetition import Repetition
 
@@ -42,7 +42,7 @@ class ChoiceOrders(Repetition):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.orders not in ORDERS:
-            raise ValueError(f"orders must be {alternatives(ORDERS)}, not {self.orders}")
+            raise ValueError(f"orders must be {enumerated(ORDERS)}, not {self.orders}")
         if self.permutations < 1:
             raise ValueError(f"permutations must be at least 1, not {self.permutations}")
         if unknown := [form for form in self.forms if form not in FORMS]:

@@ -28,7 +28,7 @@ from robust_eval.prompt.arrangement import read_arrangement
 from robust_eval.prompt.pushback import read_pushback
 from robust_eval.prompt.reasoning_budget import read_reasoning
 from robust_eval.question import Question
-from robust_eval.runtime.text import alternatives, excerpt
+from robust_eval.runtime.text import enumerated, excerpt
 from robust_eval.sampler.base import ORDER, REASONING, TURN, ordered_answers
 from robust_eval.sampler.challenge import Challenge
 from robust_eval.sampler.exact import Exact
@@ -74,7 +74,7 @@ class RecordedAnswers:
         if self.temperature is not None and not (0 < self.temperature < math.inf or math.isnan(self.temperature)):
             raise ValueError(f"temperature must be above 0, not {self.temperature:g}")
         if self.selection not in SELECTIONS:
-            raise ValueError(f"selection must be {alternatives(SELECTIONS)}, not {self.selection}")
+            raise ValueError(f"selection must be {enumerated(SELECTIONS)}, not {self.selection}")
 
     def conditions(self) -> dict[str, "RecordedConditions"]:
         """Return the conditions of the recorded answers of each sampler in the file."""

@@ -9,7 +9,7 @@ from robust_eval.model.generation import Generation
 from robust_eval.model.local.batching import BLOCK_SIZES, BlockSizes
 from robust_eval.model.local.prompt_encoder import ChatTemplate, PromptEncoder, ReasoningFormat
 from robust_eval.model.model_config import PROMPT_STYLES
-from robust_eval.runtime.text import alternatives
+from robust_eval.runtime.text import enumerated
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 MAX_ANSWERS_AT_ONCE = {False: 1600, True: 25_600}
@@ -60,7 +60,7 @@ class TransformersSettings:
         if self.prompt_style not in PROMPT_STYLES:
             raise ValueError(f"prompt_style must be plain or chat, not {self.prompt_style}")
         if self.dtype not in DTYPES:
-            raise ValueError(f"dtype must be {alternatives(DTYPES)}, not {self.dtype}")
+            raise ValueError(f"dtype must be {enumerated(DTYPES)}, not {self.dtype}")
         if self.batch_size is not None and self.batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, not {self.batch_size}")
         if "" in self.stop:
