@@ -116,7 +116,7 @@ class JudgeModel(Grader):
     def unusable_aliases(self, questions: Sequence[Question]) -> Mapping[str, int]:
         """See :class:`Grader`; UserError if the judge's prompts lack a template, or a question a passage."""
         for form in [self.form, *([ABSTAINING] if self.abstention == "judge" else [])]:
-            read_templates(self.prompts).of(form)
+            read_templates(self.prompts, "grader.prompts").of(form)
         if self.form == SUPPORT:
             for question in questions:
                 if not question.choices and not question.context:

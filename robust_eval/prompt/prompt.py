@@ -75,7 +75,7 @@ def _shown_exemplars(prompts: str, scenario: str, form: Form | None, choices: in
 
 def rewriting_prompt(question: Question, rewrites: int, prompts: str) -> Prompt:
     """Return the prompt for rewrites of the text of a question, without its context and choices."""
-    templates = read_templates(prompts)
+    templates = read_templates(prompts, "rewriter.prompts")
     template = templates.of(REWRITING)
     exemplars = []
     for exemplar in template.exemplars:
@@ -99,7 +99,7 @@ def verdict_prompt(
     All texts are filled in as JSON strings: none can close its quotation marks or begin a line, so that instructions in
     a reply remain a quotation. ``swap`` exchanges the lines of the reply and of the references (or the context).
     """
-    templates = read_templates(prompts)
+    templates = read_templates(prompts, "grader.prompts")
     template = templates.of(form).template
     if swap:
         lines = template.split("\n")
@@ -138,10 +138,10 @@ def refuse_exemplars(questions: Sequence[Question], prompts: str = FEW_SHOT, kin
 
     ``kind`` names the template, if it is not that of the question's scenario.
     """
-    templates = read_templates(prompts)
+    setting = "rewriter.prompts" if kind == REWRITING else "sampler.prompts"
+    templates = read_templates(prompts, setting)
     template_names = dict.fromkeys(kind or question.scenario for question in questions)
     exemplars_of = {template_name: _exemplars(templates, template_name) for template_name in template_names}
-    setting = "rewriter.prompts" if kind == REWRITING else "sampler.prompts"
     remedy = f"use another question, or set {setting} to another file of exemplars, or to {ZERO_SHOT}, which has none"
     for question in questions:
         texts, contexts = exemplars_of[kind or question.scenario]

@@ -33,6 +33,13 @@ CHALLENGES = "challenges"
 EQUIVALENCE, SUPPORT, RUBRIC, ABSTAINING = "equivalence", "support", "rubric", "abstention"
 """Templates for a judge: a reply means the same as a reference, is supported by a passage, meets a
 rubric, or says that it does not know."""
+_BUILTIN_FILES = {
+    "sampler.prompts": (FEW_SHOT, f"{BUILTIN}physics.yaml", ZERO_SHOT),
+    "rewriter.prompts": (FEW_SHOT, ZERO_SHOT),
+    "grader.prompts": (JUDGING,),
+    "sampler.challenges": (CHALLENGING,),
+}
+"""Built-in files that fit each setting."""
 _NEEDS = {
     Scenario.ABSTRACTIVE.value: [{"question"}],
     Scenario.EXTRACTIVE.value: [{"question", "context"}],
@@ -66,7 +73,8 @@ class Templates:
     kind; a file may lack some of them.
     """
 
-    path: str
+    setting: str
+    """Setting of the file with its value, for errors."""
     system: str
     templates: Mapping[str, Template]
     challenges: Mapping[str, tuple[str, ...]]
@@ -74,13 +82,13 @@ class Templates:
     def of(self, kind: str) -> Template:
         """Return the template for a scenario, or for rewriting; UserError if the file of templates has none."""
         if kind not in self.templates:
-            raise UserError(f"the prompt file {self.path} has no template for {kind}: add one")
+            raise UserError(f"{self.setting} has no template for {kind}: add one, or choose another file")
         return self.templates[kind]
 
 
 @cache
-def read_templates(path: str) -> Templates:
-    """Return the prompt templates of a YAML file; UserError for an invalid one."""
+def read_templates(path: str, setting: str = "sampler.prompts") -> Templates:
+    """Return the prompt templates of a YAML file, the value of this setting; UserError for an invalid one."""
     file = FOLDER / path.removeprefix(BUILTIN) if path.startswith(BUILTIN) else Path(path)
     try:
         read = yaml.safe_load(regular(file).read_text(encoding="utf-8-sig"))
@@ -88,20 +96,20 @@ def read_templates(path: str) -> Templates:
         mark = getattr(problem, "problem_mark", None)
         reason = getattr(problem, "problem", None) or getattr(problem, "strerror", None) or first_line(problem)
         where = f" (line {mark.line + 1})" if mark else ""
-        names = ", ".join(sorted(f"{BUILTIN}{entry.name}" for entry in FOLDER.glob("*.yaml")))
-        raise UserError(
-            f"the prompt file {path} cannot be read: {reason}{where}; choose {names}, or a file of your own"
-        ) from problem
+        names = enumerated([*_BUILTIN_FILES[setting], "a file of your own"])
+        raise UserError(f"{setting}={path} cannot be read: {reason}{where}; choose {names}") from problem
+    setting = f"{setting}={path}"
     names = f"system, {', '.join(_NEEDS)}, {CHALLENGES}"
     if not isinstance(read, dict):
-        raise UserError(f"the prompt file {path} must map names to templates; valid names are {names}")
+        raise UserError(f"{setting} must map names to templates; valid names are {names}")
     if unknown := sorted({str(name) for name in read} - {"system", CHALLENGES, *_NEEDS}):
-        raise UserError(f"the prompt file {path} has an unknown name {unknown[0]!r}; valid names are {names}")
+        raise UserError(f"{setting} has an unknown name {unknown[0]!r}; valid names are {names}")
     system = read.pop("system", "")
     if not isinstance(system, str):
-        raise UserError(f"the prompt file {path}: system must be a string, not {system!r}")
-    challenges = _challenges(read.pop(CHALLENGES, {}), f"the prompt file {path}, {CHALLENGES}")
-    return Templates(path, system, {kind: _template(entry, kind, path) for kind, entry in read.items()}, challenges)
+        raise UserError(f"{setting}: system must be a string, not {system!r}")
+    challenges = _challenges(read.pop(CHALLENGES, {}), f"{setting}, {CHALLENGES}")
+    templates = {kind: _template(entry, kind, f"{setting}, {kind}") for kind, entry in read.items()}
+    return Templates(setting, system, templates, challenges)
 
 
 def _challenges(read: Any, where: str) -> dict[str, tuple[str, ...]]:
@@ -118,8 +126,7 @@ def _challenges(read: Any, where: str) -> dict[str, tuple[str, ...]]:
     return {kind: tuple(texts) for kind, texts in read.items()}
 
 
-def _template(read: Any, kind: str, path: str) -> Template:
-    where = f"the prompt file {path}, {kind}"
+def _template(read: Any, kind: str, where: str) -> Template:
     template = read.get("template") if isinstance(read, dict) and read.keys() <= {"template", "exemplars"} else None
     if not isinstance(template, str):
         raise UserError(f"{where} must have a 'template', and optionally 'exemplars'")

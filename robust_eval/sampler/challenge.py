@@ -194,7 +194,7 @@ class Challenge(KnownFacts):
         return replace(self.request(question, grader, seed), variant=number, prompt=prompt, form=challenge.tag)
 
     def _pushback_writer(self, questions: Sequence[Question], seed: int) -> PushbackWriter:
-        sentences = read_templates(self.challenges).challenges
+        sentences = read_templates(self.challenges, "sampler.challenges").challenges
         if missing := [kind for kind in self.pushbacks if kind not in sentences]:
             names = ", ".join(sentences) or f"none: {CHALLENGES} is missing"
             raise UserError(f"sampler.challenge.pushbacks: {self.challenges} has no {missing[0]}; it has {names}")

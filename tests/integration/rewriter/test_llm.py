@@ -249,7 +249,7 @@ def test_prompts_without_a_template_for_rewriting_are_refused_before_anything_is
     with pytest.raises(UserError) as problem:
         Llm(MODEL, prompts=str(file)).rewrite([EMMA], model, 0)
     assert (str(problem.value), model.requests) == (
-        f"the prompt file {file} has no template for rewriting: add one",
+        f"rewriter.prompts={file} has no template for rewriting: add one, or choose another file",
         [],
     )
 

@@ -195,6 +195,6 @@ def test_the_prompt_of_the_physics_study_has_its_choices_in_one_line():
         "Which of these is a unit of length? A. second, B. metre, C. kelvin, D. newton\nAnswer:"
     )
     with pytest.raises(
-        UserError, match=r"^the prompt file builtin:physics\.yaml has no template for abstractive: add one$"
+        UserError, match=r"^sampler\.prompts=builtin:physics\.yaml has no template for abstractive: add one, or"
     ):
         prompt_for(ABSTRACTIVE, 0, "builtin:physics.yaml")

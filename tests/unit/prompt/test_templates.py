@@ -5,7 +5,7 @@ from golden import Golden
 
 from robust_eval.error import UserError
 from robust_eval.prompt.prompt import Prompt, prompt_for, refuse_exemplars, rewriting_prompt
-from robust_eval.prompt.templates import FEW_SHOT, FOLDER, REWRITING, read_templates
+from robust_eval.prompt.templates import FEW_SHOT, REWRITING, read_templates
 from robust_eval.question import Question, Scenario
 
 ZERO_SHOT = "builtin:zero_shot.yaml"
@@ -13,7 +13,7 @@ OPEN = Question("q1", "Who wrote Emma?", rewrites=("By whom is Emma?",))
 ON_CONTEXT = Question("q2", "Who rebuilt the wheel?", context="Odile rebuilt it.", rewrites=("By whom?",))
 WITH_CHOICES = Question("q3", "Which is a force?", choices=("5 N", "5 J"), correct=0, rewrites=("Find the force.",))
 REFUSED = Golden(Path(__file__).with_suffix(".jsonl"))
-FILES = f"choose {', '.join(f'builtin:{file.name}' for file in sorted(FOLDER.glob('*.yaml')))}, or a file of your own"
+FILES = "choose builtin:few_shot.yaml, builtin:physics.yaml, builtin:zero_shot.yaml or a file of your own"
 ASKS_FOR_FIVE = "Rewrite the question in 5 radically different ways.\nQuestion: Who wrote Emma?"
 BEES = "Rewrite the question in 5 radically different ways.\nQuestion: What do bees collect from flowers?"
 OF_BEES = (
@@ -143,18 +143,19 @@ def test_a_missing_scenario_is_refused_where_it_is_needed_and_only_there(file: P
     }.items():
         with pytest.raises(UserError) as caught:
             ask()
-        assert str(caught.value) == f"the prompt file {path} has no template for {kind}: add one"
+        setting = "rewriter.prompts" if kind == "rewriting" else "sampler.prompts"
+        assert str(caught.value) == f"{setting}={path} has no template for {kind}: add one, or choose another file"
 
 
 def test_a_file_that_cannot_be_read_is_named_with_those_there_are(tmp_path: Path):
     gone = tmp_path / "gone.yaml"
-    assert refusal(gone) == (f"the prompt file {gone} cannot be read: No such file or directory; {FILES}")
-    assert refusal(tmp_path) == f"the prompt file {tmp_path} cannot be read: Is a directory; {FILES}"
-    start = "the prompt file builtin:one_shot.yaml cannot be read: No such file or directory; choose "
+    assert refusal(gone) == (f"sampler.prompts={gone} cannot be read: No such file or directory; {FILES}")
+    assert refusal(tmp_path) == f"sampler.prompts={tmp_path} cannot be read: Is a directory; {FILES}"
+    start = "sampler.prompts=builtin:one_shot.yaml cannot be read: No such file or directory; choose "
     assert refusal("builtin:one_shot.yaml").startswith(start)
     latin = tmp_path / "latin.yaml"
     latin.write_bytes("system: é".encode("latin-1"))
-    assert refusal(latin).startswith(f"the prompt file {latin} cannot be read: 'utf-8' codec can't decode byte 0xe9")
+    assert refusal(latin).startswith(f"sampler.prompts={latin} cannot be read: 'utf-8' codec can't decode byte 0xe9")
 
 
 @pytest.mark.parametrize("case", REFUSED.cases, ids=lambda case: case["content"][:60])
