@@ -57,6 +57,7 @@ def main() -> None:
     parser.add_argument(
         "overrides",
         nargs="*",
+        default=[],  # without it, argparse calls the settings required
         metavar="KEY=VALUE",
         help="settings as for a run: model=qwen25_3b rewriter.model=qwen25_14b",
     )

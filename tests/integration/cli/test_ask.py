@@ -278,6 +278,15 @@ def test_a_mistake_is_answered_in_one_sentence_before_anything_is_asked(ask: Ask
     assert (answer.status, answer.tables, model.asked) == (1, {}, [])
 
 
+def test_without_arguments_only_the_question_is_required(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(sys, "argv", ["ask"])
+    with pytest.raises(SystemExit):
+        ask_module.main()
+    assert capsys.readouterr().err.endswith("error: the following arguments are required: question\n")
+
+
 def test_nobody_is_asked_when_nothing_was_answered(ask: Ask, script: Script):
     script(by_wording(*[{"text": "", "outcome": "empty"}] * 6))
     answer = ask(FRANCE, *QUICK)
