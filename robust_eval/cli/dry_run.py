@@ -18,7 +18,7 @@ from robust_eval.experiment.plan import (
 from robust_eval.model.workload import ServiceLimits, Workload
 from robust_eval.report.terminal import terminal, titled
 from robust_eval.runtime.console import configure_logging
-from robust_eval.runtime.text import duration
+from robust_eval.runtime.text import duration, enumerated
 
 
 def dry_run(checked: Checked, multirun: bool) -> None:
@@ -52,8 +52,12 @@ def print_plan(plans: Mapping[str, Sequence[Stage]]) -> None:
         console.print(f"together: {in_words(stages)}; requests that several jobs share are counted once")
     else:
         console.print(_plan_table(stages, served, bool(workload.cost)))
-    if cached := sum(stage.requests - len(stage.missing) for stage in stages):
-        console.print(f"The answers to {cached:,} other prompts are already in the store.")
+    complete = sum(stage.requests - len(stage.missing) for stage in stages)
+    partial = sum(len(each.conditions) - len(each.pending) for stage in stages for each in stage.missing)
+    cached = [f"all answers to {complete:,} other prompts of these stages"] * bool(complete)
+    cached += [f"{partial:,} answers to the same prompts"] * bool(partial and len(plans) == 1)
+    if cached:
+        console.print(f"In the store, and not counted: {enumerated(cached, 'and')}.")
     console.print("Prompt tokens are estimated; completion tokens are the maximum.")
     if len(plans) == 1 and any(stage.is_upper_bound for stage in stages):
         console.print("≤ marks an upper bound: the number depends on answers that are not available yet.")

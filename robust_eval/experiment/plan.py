@@ -292,7 +292,8 @@ def deduplicated(stages: Sequence[Stage], planned: dict[bytes, set[tuple[float, 
                 missing.append(replace(request, cached=cached))
                 times.append(number)
             before |= conditions
-        left.append(replace(stage, requests=len(missing), missing=missing, times=stage.times and times))
+        requests = stage.requests - len(stage.missing) + len(missing)
+        left.append(replace(stage, requests=requests, missing=missing, times=stage.times and times))
     return left
 
 

@@ -71,7 +71,11 @@ def together(*jobs: list[Stage]) -> list[int]:
 
 
 def test_a_plan_asks_nothing_and_says_what_the_run_then_asks(
-    plan: Plan, run: Run, server: ScriptedServer, caplog: pytest.LogCaptureFixture
+    plan: Plan,
+    run: Run,
+    server: ScriptedServer,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
 ):
     before = plan(*SWEEP)
     assert server.received == []
@@ -94,6 +98,11 @@ def test_a_plan_asks_nothing_and_says_what_the_run_then_asks(
     assert counts(more) == [("sampled answers", 6, 6, False)]
     assert total(more).answers == 6 * (2 * 2 + 6)
     assert total(more).requests == 6 * 3  # it is known by now: the server brings ten answers at once
+    print_plan({"": deduplicated(more, {})})
+    assert "In the store, and not counted: 48 answers to the same prompts." in capsys.readouterr().out
+    print_plan({"": deduplicated(plan(*SWEEP, "dataset.limit=8"), {})})
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "In the store, and not counted: all answers to 12 other prompts of these stages." in shown
     assert len(server.received) == again
     run(*wider)
     assert len(server.received) - again == total(more).requests
