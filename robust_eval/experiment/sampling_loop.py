@@ -148,10 +148,15 @@ class SamplingLoop:
                 scores = score(state)
             if progress := schedule.in_words(scores):
                 log.info("%s", progress)
+        if not state.kept and state.graded_baseline.num_rows:
+            write_question_status(state.questions, scores, self.folder, self.deferred_run.record)
+        candidates = self.source.candidates(state.questions)
+        if omitted := len(state.questions) - len(candidates):
+            log.info(
+                "%d of %d questions left out: the sampler needs rewrites, choices or accepted answers that they lack",
+                *(omitted, len(state.questions)),
+            )
         if not state.kept:
-            if state.graded_baseline.num_rows:
-                write_question_status(state.questions, scores, self.folder, self.deferred_run.record)
-            candidates = self.source.candidates(state.questions)
             self.source.select(candidates, state.graded_baseline)  # raises the error for the questions of all blocks
             raise NothingKeptError("the samplers take none of the selected questions: raise sampler.max_questions")
         return state, schedule.reported(scores)
@@ -171,11 +176,6 @@ class SamplingLoop:
         block = RunState(rewritten, source.usable_questions(rewritten.questions))
         with self.watch.stage("baseline"), suppress(NothingKeptError):  # a later block may keep some
             candidates = source.candidates(block.questions)
-            if omitted := len(block.questions) - len(candidates):
-                log.info(
-                    "%d questions are left out: the sampler needs rewrites, choices or accepted answers that they lack",
-                    omitted,
-                )
             block = block._replace(baseline_answers=source.baseline(candidates))
             self._write(block)
             block = block._replace(graded_baseline=self.reply_grader.grade(candidates, block.baseline_answers))

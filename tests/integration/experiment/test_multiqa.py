@@ -161,3 +161,19 @@ def test_questions_without_rewrites_are_refused_before_a_model_is_loaded(ask: As
     (tmp_path / "config.json").write_text("{}")  # what looks like a model, and cannot be loaded
     with pytest.raises(UserError, match=r"^none of the 1 questions has rewrites"):
         ask("experiment=multiqa", "dataset=jsonl", f"dataset.path={file}", f"model.path={tmp_path}")
+
+
+def test_questions_without_rewrites_are_counted_once_for_all_blocks(
+    ask: Ask, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    file = tmp_path / "mine.jsonl"
+    lines = [
+        {"id": f"{n}", "question": f"Who is {n}?", "answers": ["k"], "rewrites": ["Who?"][n % 2 :]} for n in range(80)
+    ]
+    file.write_text("\n".join(map(json.dumps, lines)))
+    own = ["dataset=jsonl", f"dataset.path={file}", "dataset.name=mine", "dataset.limit=80", "aggregator=text"]
+    with caplog.at_level("INFO"):
+        result, _ = ask("experiment=multiqa", *own, "target_half_width={agreement.difficulty.t1: 0.001}")
+    assert len(result.kept) == 40
+    (left_out,) = [message for message in caplog.messages if "left out" in message]
+    assert left_out.startswith("40 of 80 questions left out: the sampler needs rewrites")
