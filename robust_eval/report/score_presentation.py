@@ -79,11 +79,13 @@ def frs(score: Score, questions: Sequence[Question]) -> Presentation:
         Column("breaking", "breaking temperature", threshold, breaking, digits, levels, of_known=True),
     ]
     unknown = score.values.get("frs.count.unknown")
-    known_count = len(score.question_ids) - (0 if unknown is None else int(unknown.value))
+    counted = len(score.question_ids) - (0 if unknown is None else int(unknown.value))
+    # a fact without a verdict on its greedy answer is not known, but counts
+    known, are_known = ("", "count") if facts["known"].null_count else ("known ", "are known")
     frs = score.values[first]
-    if known_count:
-        start = ":" if known_count == len(score.question_ids) else f". {known_count:,} of them are known:"
-        n = "" if score.n(first) == known_count else f", n = {score.n(first):,}"
+    if counted:
+        start = ":" if counted == len(score.question_ids) else f". {counted:,} of them {are_known}:"
+        n = "" if score.n(first) == counted else f", n = {score.n(first):,}"
         sentence = (
             f"at rising temperature{start} their mean Factual Robustness Score is {number(frs.value)} (95 % "
             f"interval {bounds(frs.low, frs.high)}, d = {d:g}{n}), and {score.formatted(UNBROKEN.name, '.0%')} of them "
@@ -94,8 +96,8 @@ def frs(score: Score, questions: Sequence[Question]) -> Presentation:
     claims = []
     if len(defined := breaking[~np.isnan(breaking)]):
         median = np.quantile(defined, 0.5, method="inverted_cdf")
-        more, half = ("more than half of ", "half of ") if known_count > 1 else ("", "")
-        facts_text = f"the {known_count:,} known facts" if known_count > 1 else "the one known fact"
+        more, half = ("more than half of ", "half of ") if counted > 1 else ("", "")
+        facts_text = f"the {counted:,} {known}facts" if counted > 1 else f"the one {known}fact"
         retained = f"still retains {more}{facts_text} at t = {levels[-1]:g}"
         claims = [retained if np.isinf(median) else f"has lost {half}{facts_text} by t = {median:g}"]
     claims += most_robust_type(score.by_question[first], [each.type for each in questions], question_groups(questions))

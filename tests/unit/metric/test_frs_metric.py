@@ -241,6 +241,7 @@ def test_a_fact_without_a_verdict_on_its_greedy_answer_is_neither_known_nor_unkn
     assert table["breaking_temperature"][1:3] == [1.5, 0.5]
     counts = [score.values[f"frs.count.{name}"].value for name in ("broken", "unbroken", "unknown", "undefined")]
     assert counts == [3, 1, 0, 3]  # b and c have no entropy, e has no break
+    assert present(score, QUESTIONS).presentation.claims == ["has lost half of the 5 facts by t = 1"]
 
 
 def test_the_curve_of_a_fact_that_is_not_known_remains(without_b):

@@ -62,6 +62,7 @@ def result() -> Result:
                     "question_id": [q.id for q in QUESTIONS],
                     "question": [q.text for q in QUESTIONS],
                     "type": [q.type for q in QUESTIONS],
+                    "known": [True] * 6,
                     "entropy": entropy,
                     "breaking_temperature": breaking,
                     "frs_d1": frs,
