@@ -24,8 +24,9 @@ def answers_key(identity: Mapping[str, Any], request: Request) -> bytes:
     """Return the store's key of a request's answers: a hash of all that determines them but temperatures and trials.
 
     Every trial has its own random numbers, so more trials can be added under one key. The matcher is part of the key
-    only if answers end once they are right, or are enumerated.
+    only if answers end once they are right, or are enumerated. The seed is 0 for greedy answers of a local model.
     """
+    is_seedless = "files" in identity and request.temperatures == (0.0,)
     enumeration, served = request.enumeration, "server" in identity
     grades = enumeration is not None or request.stop_on_match
     judge = ((enumeration and enumeration.choices) or request.matcher) if grades else None
@@ -35,7 +36,7 @@ def answers_key(identity: Mapping[str, Any], request: Request) -> bytes:
             "prompt": asdict(request.prompt),
             "question_id": request.question_id,
             "rewrite": request.variant,
-            "seed": request.seed,
+            "seed": 0 if is_seedless else request.seed,
             "max_new_tokens": request.max_new_tokens,
             "top_logprobs": request.top_logprobs,
             "judge": judge and judge.identity,

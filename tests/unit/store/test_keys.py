@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from robust_eval.grader.answer_matcher import AnswerMatcher
@@ -25,6 +27,18 @@ def test_enumerations_of_a_server_are_known_by_how_often_they_draw_and_those_of_
     monkeypatch.setattr(answer_rows, "FURTHER_DRAWS", 3)
     assert answers_key(LOCAL, few) == local
     assert answers_key(SERVED, few) != served
+
+
+def test_greedy_answers_of_a_local_model_are_cached_for_every_seed() -> None:
+    greedy = Request("q", 0, Prompt("", (), "Where?"), (0.0,), 1, 5, seed=0)
+    sampled = replace(greedy, temperatures=(0.5,))
+    for identity, request, is_shared in (
+        ({"files": "1"}, greedy, True),
+        ({"files": "1"}, sampled, False),
+        (SERVED, greedy, False),
+        ({"kind": "function"}, greedy, False),
+    ):
+        assert (answers_key(identity, replace(request, seed=1)) == answers_key(identity, request)) == is_shared
 
 
 @pytest.mark.parametrize("identity", [LOCAL, SERVED])
