@@ -200,3 +200,11 @@ def blocks(
         block.append((ids, request))
     if block:
         yield block
+
+
+def group_by_question(requests: Sequence[Request]) -> list[list[Request]]:
+    """Return the requests of a batch grouped by question; each group is generated together."""
+    groups: dict[str, list[Request]] = {}
+    for request in requests:
+        groups.setdefault(request.question_id, []).append(request)
+    return list(groups.values())

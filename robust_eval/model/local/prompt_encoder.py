@@ -213,14 +213,6 @@ def are_traces(requests: Sequence[Request]) -> bool:
     return _tokens(requests[0]) is None
 
 
-def group_by_question(requests: Sequence[Request]) -> list[list[Request]]:
-    """Return the requests grouped by question; each group is generated together."""
-    groups: dict[str, list[Request]] = {}
-    for request in requests:
-        groups.setdefault(request.question_id, []).append(request)
-    return list(groups.values())
-
-
 def _tokens(request: Request) -> tuple[int, ...] | None:
     assert request.reasoning is not None
     return request.reasoning.tokens

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from robust_eval.error import UserError, first_line
 from robust_eval.model.base import Request
-from robust_eval.model.local.batching import BatchContext, growing_blocks
+from robust_eval.model.local.batching import BatchContext, group_by_question, growing_blocks
 from robust_eval.model.local.gguf_model import (
     CONVERSION,
     converted_folder,
@@ -17,7 +17,7 @@ from robust_eval.model.local.gguf_model import (
     gguf_prompt_style,
 )
 from robust_eval.model.local.model_files import EMBEDDED, file_hash, folder_hash, hub_commit, no_model
-from robust_eval.model.local.prompt_encoder import ChatTemplate, ReasoningPrompts, are_traces, group_by_question
+from robust_eval.model.local.prompt_encoder import ChatTemplate, ReasoningPrompts, are_traces
 from robust_eval.model.local.settings import TransformersSettings
 from robust_eval.model.model_config import ModelConfig, Shards
 from robust_eval.model.workload import ServiceLimits

@@ -11,11 +11,11 @@ import torch
 
 from robust_eval.error import UserError, first_line
 from robust_eval.model.base import Completion, Item, LanguageModel, Reply, Request
-from robust_eval.model.local.batching import BatchContext, blocks, growing_blocks
+from robust_eval.model.local.batching import BatchContext, blocks, group_by_question, growing_blocks
 from robust_eval.model.local.device import bytes_per_question, free_memory, is_out_of_memory, use_faster_linear
 from robust_eval.model.local.exact_tree import Enumerated, enumerate_answers, enumerate_choices
 from robust_eval.model.local.prefixes import PackedPrefixes, Prefixes, PrefixRows, agrees_with_plain_passes
-from robust_eval.model.local.prompt_encoder import ReasoningPrompts, are_traces, group_by_question
+from robust_eval.model.local.prompt_encoder import ReasoningPrompts, are_traces
 from robust_eval.model.local.sampled_tree import TokenPaths, sample_answers
 from robust_eval.model.local.settings import TransformersSettings
 from robust_eval.model.local.vocabulary import AnswerTexts
