@@ -13,8 +13,8 @@ import hydra
 import torch
 from torch import Tensor
 
+from robust_eval.config.checks import to_config
 from robust_eval.config.groups import CONF
-from robust_eval.config.objects import to_config
 from robust_eval.config.schema import register
 from robust_eval.grader.matching import Matching
 from robust_eval.model.base import LanguageModel, Reply, Request

@@ -19,9 +19,9 @@ from omegaconf import DictConfig
 
 from robust_eval.cli.help import print_overview
 from robust_eval.cli.repeat import repeated_run, repeating_overrides
+from robust_eval.config.checks import to_config
 from robust_eval.config.config import Config
 from robust_eval.config.groups import CONF
-from robust_eval.config.objects import to_config
 from robust_eval.config.overrides import (
     Checked,
     as_meant,

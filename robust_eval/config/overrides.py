@@ -22,10 +22,10 @@ from omegaconf import DictConfig, open_dict
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
+from robust_eval.config.checks import leave_out_unchosen, to_config
 from robust_eval.config.composition_errors import composition_error, nearest, no_setting, not_chosen
 from robust_eval.config.config import Config
 from robust_eval.config.groups import CONF, option_folders, options, own_folder
-from robust_eval.config.objects import leave_out_unchosen, to_config
 from robust_eval.config.schema import SCHEMAS, Schema, register
 from robust_eval.dataset.file_formats import KINDS
 from robust_eval.dataset.jsonl import is_native

@@ -9,9 +9,9 @@ import hydra
 import pytest
 from omegaconf import DictConfig
 
+from robust_eval.config.checks import to_config
 from robust_eval.config.config import Config
 from robust_eval.config.groups import CONF
-from robust_eval.config.objects import to_config
 from robust_eval.config.schema import register
 from robust_eval.experiment.run import run
 from robust_eval.metric.score import Metric

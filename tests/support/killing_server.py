@@ -16,7 +16,7 @@ from open_store import stored_answers, wait_until
 from scripted_server import Answer, Body, Scripted
 from shell import Shell
 
-from robust_eval.config.objects import to_config
+from robust_eval.config.checks import to_config
 
 RUN = """
 import pickle

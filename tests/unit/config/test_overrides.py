@@ -9,8 +9,8 @@ from hydra.core.override_parser.types import QuotedString
 from json_lines import cases
 from omegaconf import OmegaConf
 
+from robust_eval.config.checks import to_config
 from robust_eval.config.groups import CONF
-from robust_eval.config.objects import to_config
 from robust_eval.config.overrides import (
     as_meant,
     as_override,

@@ -31,8 +31,8 @@ from tiny_model import plain_settings, save_tiny_model
 from waiting_model import Waiting
 
 from robust_eval.aggregator.clusters import Forms, clustered
+from robust_eval.config.checks import to_config
 from robust_eval.config.groups import PROJECT
-from robust_eval.config.objects import to_config
 from robust_eval.dataset.jsonl import JsonLines
 from robust_eval.engine.local import Local
 from robust_eval.engine.ray import engine as engine_module

@@ -1,4 +1,4 @@
-"""Objects of a composed configuration, with the checks before anything is loaded."""
+"""Checks of a composed configuration before anything is loaded; a checked one becomes objects."""
 
 import re
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from robust_eval.sampler.recorded_answers import RecordedAnswers
 
 
 def to_config(composed: DictConfig) -> Config:
-    """Turn a composed configuration into objects. Raises UserError with the name of a wrong setting."""
+    """Check a composed configuration and turn it into objects. Raises UserError with the name of a wrong setting."""
     leave_out_unchosen(composed)
     _refuse_unknown(composed)
     _refuse_untyped(composed)
@@ -103,8 +103,8 @@ def _check_other_models(config: Config, sampler_names: str) -> None:
 
 
 def leave_out_unchosen(composed: DictConfig) -> list[str]:
-    """Drop a preset's settings of options that are not chosen, and return their paths: ``experiment=smoke`` sets the
-    trials of a temperature sweep, which ``sampler=exact`` does not use.
+    """Drop the settings that the checks would refuse, a preset's of options that are not chosen; return their paths:
+    ``experiment=smoke`` sets the trials of a temperature sweep, which ``sampler=exact`` does not use.
     """
     paths = []
     for group in COMBINABLE_GROUPS:
