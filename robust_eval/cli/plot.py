@@ -4,8 +4,8 @@ from pathlib import Path
 
 from robust_eval.cli.arguments import add_output, command_parser
 from robust_eval.error import UserError, writing
+from robust_eval.plot.figure_files import save_entries, save_for_paper
 from robust_eval.plot.figure_registry import registered
-from robust_eval.report.figures import save_entries, save_for_paper
 from robust_eval.runs.figure_data import read_figure_data
 from robust_eval.runs.finished_runs import read_run
 from robust_eval.runtime.console import Console

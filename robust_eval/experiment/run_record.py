@@ -27,8 +27,8 @@ from robust_eval.error import UserError
 from robust_eval.grader.base import Grader
 from robust_eval.metric.metric_spec import as_json
 from robust_eval.metric.score import Score
+from robust_eval.plot.figure_files import save_figures
 from robust_eval.question import Question
-from robust_eval.report.figures import save_figures
 from robust_eval.report.mlflow_tables import run_note, run_tables
 from robust_eval.report.page import write_page
 from robust_eval.report.traced_answers import traced_answers

@@ -20,9 +20,9 @@ from robust_eval.metric.metric_spec import as_json, from_json, nearest_to_one, s
 from robust_eval.metric.presentation import Column
 from robust_eval.metric.score import Score
 from robust_eval.plot.colours import BLACK, GREY
+from robust_eval.plot.figure_files import SavedFigure
 from robust_eval.prompt.arrangement import GIVEN
 from robust_eval.question import Question
-from robust_eval.report.figures import SavedFigure
 from robust_eval.report.left_out import left_out
 from robust_eval.report.question_details import cut, details
 from robust_eval.report.question_table import TEXT, as_data, chosen, number_columns, question_index

@@ -37,7 +37,7 @@ QUICK: dict[str, Any] = {"experiment": "certainty", "tracking": "none", "sampler
 @pytest.fixture(autouse=True)
 def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("robust_eval.report.figures.registered", list)  # most of the time of a small run
+    monkeypatch.setattr("robust_eval.plot.figure_files.registered", list)  # most of the time of a small run
     monkeypatch.setattr("robust_eval.report.comparison_gallery.save_comparison_figures", lambda compared, folder: [])
 
 
@@ -257,7 +257,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> list[Evaluation]:
     """Runs of models that know one town each."""
     where = {"dataset.name": "<b>mine</b>", "paths.mlruns": str(tmp_path_factory.mktemp("two") / "mlruns")}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("robust_eval.report.figures.registered", list)
+        patch.setattr("robust_eval.plot.figure_files.registered", list)
         models = [
             FunctionModel(lambda prompts, temperature, town=town: [town] * len(prompts), town.lower(), "1")
             for town in ("Paris", "Rome")

@@ -20,8 +20,8 @@ from robust_eval.tracking.result import Result
 
 RUN_WITHOUT_FIGURES = """
 import runpy
-from robust_eval.report import figures
-figures.registered = list
+from robust_eval.plot import figure_files
+figure_files.registered = list
 runpy.run_path("run.py", run_name="__main__")
 """
 """What ``run.py`` does in a process of its own (``python -c``), but for the figures of the run."""
@@ -71,5 +71,5 @@ def ask(url: str, folder: Path, *overrides: str) -> Result:
 def without_figures() -> Iterator[None]:
     """Runs draw no figures meanwhile: to draw them takes longer than all the rest of a small run."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("robust_eval.report.figures.registered", list)
+        patch.setattr("robust_eval.plot.figure_files.registered", list)
         yield

@@ -156,8 +156,8 @@ def _load() -> None:
     import robust_eval.cli.compare
     import robust_eval.model.served.served_model  # noqa: F401
     from robust_eval.model.local.sentences import sentence_transformer
+    from robust_eval.plot import figure_files
     from robust_eval.plot.figure_registry import registered
-    from robust_eval.report import figures as report_figures
     from robust_eval.runs.figure_data import read_figure_data
 
     sentence_transformer(SENTENCES)
@@ -166,7 +166,7 @@ def _load() -> None:
         run_experiment(folder, "experiment=smoke", "dataset.limit=6", f"paths.mlruns={scratch}")
         run = read_figure_data(folder)
         entries = [entry for entry in registered() if entry.allowed and entry.allowed(run)][:1]
-        report_figures.save_entries(entries, run, Path(scratch, "figures"))
+        figure_files.save_entries(entries, run, Path(scratch, "figures"))
 
 
 def _run(words: list[str], folder: str, environment: dict[str, str], figures: bool) -> Iterator[Any]:
@@ -179,11 +179,11 @@ def _run(words: list[str], folder: str, environment: dict[str, str], figures: bo
             faulthandler.dump_traceback_later(HANGS, exit=True, file=2)
             os.environ.update(environment)
             if not figures:
+                from robust_eval.plot import figure_files
                 from robust_eval.plot.figure_registry import registered
                 from robust_eval.report import comparison_gallery
-                from robust_eval.report import figures as report_figures
 
-                report_figures.registered = list
+                figure_files.registered = list
                 comparison_gallery.save_comparison_figures = lambda compared, folder: []
                 registered()[:] = [entry for entry in registered() if entry.allowed is None][:1]
             os._exit(_status(words, folder))

@@ -13,8 +13,9 @@ NAME = f"mine {SEQUENCES}{HOSTILE}"
 RUN = """
 import runpy, sys
 from robust_eval.plot.figure_registry import registered
-from robust_eval.report import comparison_gallery, figures
-figures.registered = lambda: registered()[:1]  # to draw all would take most of the time
+from robust_eval.plot import figure_files
+from robust_eval.report import comparison_gallery
+figure_files.registered = lambda: registered()[:1]  # to draw all would take most of the time
 comparison_gallery.save_comparison_figures = lambda *_: []  # those of robust-eval compare are the same
 runpy.run_path("run.py", run_name="__main__")
 """

@@ -144,9 +144,9 @@ def test_a_run_with_a_metric_of_a_plugin_is_found_by_python(run: tuple[Run, Path
 import robust_eval
 import robust_eval.config.schema as schema
 from robust_eval.config import groups
-from robust_eval.report import figures
+from robust_eval.plot import figure_files
 
-figures.registered = list  # the command has drawn them
+figure_files.registered = list  # the command has drawn them
 run = robust_eval.run(["tracking=none", *{FEW}])
 print(schema.__file__, groups.CONF)
 print(int(run.metrics.set_index("name").loc["prompts.asked", "value"]), run.folder)

@@ -35,9 +35,9 @@ FIGURES = (
 COUNTING = """
 import pathlib, runpy, sys
 from transformers.models.llama.modeling_llama import LlamaModel
-from robust_eval.report import figures
+from robust_eval.plot import figure_files
 forward, passes = LlamaModel.forward, []
-figures.registered = list  # the comparison has its own
+figure_files.registered = list  # the comparison has its own
 def counted(*arguments, **options):
     passes.append(1)
     return forward(*arguments, **options)

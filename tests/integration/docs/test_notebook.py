@@ -10,8 +10,8 @@ from robust_eval.config.groups import PROJECT
 
 SMALL = """\
 from robust_eval.plot.figure_registry import registered
-from robust_eval.report import figures
-figures.registered = lambda: registered()[:1]
+from robust_eval.plot import figure_files
+figure_files.registered = lambda: registered()[:1]
 """
 """To draw all figures of the run would take most of the time."""
 

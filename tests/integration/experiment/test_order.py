@@ -109,7 +109,7 @@ def test_recorded_and_exported_answers_give_the_same_figures(
     ran: tuple[Result, Path, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     result, folder, lines = ran
-    monkeypatch.setattr("robust_eval.report.figures.registered", list)
+    monkeypatch.setattr("robust_eval.plot.figure_files.registered", list)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", ["export", str(folder), "--to", "inspect", "--output", str(tmp_path / "logs")])
     main()

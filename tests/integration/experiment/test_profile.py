@@ -51,7 +51,7 @@ def profiled(ask: Ask) -> tuple[Result, Path]:
     """A run of all three that draws what they make of each fact, and no other figure."""
     with pytest.MonkeyPatch.context() as patch:
         entries = [entry for entry in registered() if entry.name == "frs_by_entropy_and_rewording"]
-        patch.setattr("robust_eval.report.figures.registered", lambda: entries)
+        patch.setattr("robust_eval.plot.figure_files.registered", lambda: entries)
         return ask(*PROFILE, figures=True)
 
 

@@ -18,9 +18,9 @@ from tiny_model import save_tiny_model
 from robust_eval.error import UserError
 from robust_eval.experiment.plan import SILENT_BUDGETS, server_warnings, stages_of
 from robust_eval.model.local.transformers import Transformers
+from robust_eval.plot.figure_files import save_entries
 from robust_eval.plot.figure_registry import registered
 from robust_eval.prompt.reasoning_budget import read_reasoning
-from robust_eval.report.figures import save_entries
 from robust_eval.report.terminal import print_summary
 from robust_eval.report.warnings import sampling_warnings
 from robust_eval.runs.figure_data import read_figure_data

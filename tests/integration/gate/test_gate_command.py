@@ -87,7 +87,7 @@ Gate = Callable[..., tuple[int, dict[str, Any]]]
 @pytest.fixture
 def gated(place: Path, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> Gate:
     """The exit status and the verdict of a candidate behind the same server, without figures."""
-    monkeypatch.setattr("robust_eval.report.figures.registered", list)
+    monkeypatch.setattr("robust_eval.plot.figure_files.registered", list)
 
     def gated(*words: str, baseline: str = "mlruns/runs/base") -> tuple[int, dict[str, Any]]:
         own = [f"model.base_url={server.url}", "model.name=new", "store=none"]

@@ -17,7 +17,7 @@ FACTS = 45
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("robust_eval.report.figures.registered", list)
+    monkeypatch.setattr("robust_eval.plot.figure_files.registered", list)
     return tmp_path
 
 

@@ -23,7 +23,7 @@ FAMILIES = Path(__file__).with_name("lm_eval_families.json")
 def _here_without_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs leave their files in a folder of the test's own; figures take most of the time of a small run."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("robust_eval.report.figures.registered", list)
+    monkeypatch.setattr("robust_eval.plot.figure_files.registered", list)
     monkeypatch.setattr("robust_eval.report.comparison_gallery.save_comparison_figures", lambda compared, folder: [])
 
 

@@ -28,7 +28,7 @@ PLACE = ["question_id", SAMPLER, "rewrite", "temperature", "trial"]
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> robust_eval.Evaluation:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("robust_eval.report.figures.registered", list)  # most of the time of a small run
+        patched.setattr("robust_eval.plot.figure_files.registered", list)  # most of the time of a small run
         return hostile_run(tmp_path_factory.mktemp("hostile"))
 
 
@@ -58,7 +58,7 @@ def test_the_answers_come_back_to_the_last_digit(
     run: robust_eval.Evaluation, exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("robust_eval.report.figures.registered", list)
+    monkeypatch.setattr("robust_eval.plot.figure_files.registered", list)
     graded = pq.read_table(run.folder / GRADED).drop_columns(["ensemble"]).to_pandas().sort_values(PLACE)
     ours = run.metrics[~run.metrics["name"].str.contains("time|seconds")].set_index("name")[["value", "low", "high"]]
     for to in ("inspect", "every-eval-ever"):
@@ -158,7 +158,7 @@ def test_probabilities_of_answers_go_where_there_is_a_place_for_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("robust_eval.report.figures.registered", list)
+    monkeypatch.setattr("robust_eval.plot.figure_files.registered", list)
     question = {"id": "it", "question": "Capital of Italy?", "choices": ["Rome", "Milan"], "correct": "A"}
     shares = [("A", 0.7), ("B", 0.3)]
     run = robust_eval.score(

@@ -19,8 +19,8 @@ import logging, os, resource, signal, sys
 import hydra
 from robust_eval.cli import run as command_line
 from robust_eval.config.groups import CONF
-from robust_eval.report import figures
-figures.registered = list  # they would take most of the time
+from robust_eval.plot import figure_files
+figure_files.registered = list  # they would take most of the time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored by what a shell starts in the background
 folder, limit, *overrides = sys.argv[1:]
 log = os.open(folder + ".log", os.O_CREAT | os.O_WRONLY | os.O_APPEND)

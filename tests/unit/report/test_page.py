@@ -12,10 +12,10 @@ from robust_eval.answer import answer_table
 from robust_eval.metric.frs_specs import SPECS
 from robust_eval.metric.frs_tables import type_shares
 from robust_eval.metric.score import Score
+from robust_eval.plot import figure_files
+from robust_eval.plot.figure_files import save_figures
 from robust_eval.plot.figure_registry import registered
 from robust_eval.question import Question
-from robust_eval.report import figures
-from robust_eval.report.figures import save_figures
 from robust_eval.report.page import write_page
 from robust_eval.report.question_table import as_data, number_columns
 from robust_eval.report.score_presentation import agreement, present
@@ -180,7 +180,7 @@ def test_where_no_question_has_a_type_it_is_said_how_they_get_one(
         "of robust-eval train-question-types."
     )
     of_types = [entry for entry in registered() if entry.name == "question_types"]
-    monkeypatch.setattr(figures, "registered", lambda: of_types)
+    monkeypatch.setattr(figure_files, "registered", lambda: of_types)
     assert len(of_types) == 1
     assert save_figures(untyped, tmp_path / "figures") == []
 
