@@ -20,8 +20,9 @@ from robust_eval.answer import GRADED_COLUMNS, GREEDY, OUTCOMES, SAMPLER, SCHEMA
 from robust_eval.dataset.file_formats import DelimitedTable
 from robust_eval.dataset.record import missing_column, refuse_misspelt
 from robust_eval.error import UserError, first_line
-from robust_eval.runtime.files import file_encoding, json_lines, parsed_json, regular, text_lines
+from robust_eval.runtime.files import file_encoding, regular, text_lines
 from robust_eval.runtime.finish_reasons import ERROR, FILTER, end_of
+from robust_eval.runtime.json_files import json_lines, parsed_json
 from robust_eval.runtime.parquet_files import read_parquet
 from robust_eval.runtime.text import excerpt
 

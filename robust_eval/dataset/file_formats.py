@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 
 from robust_eval.dataset.record import Record
 from robust_eval.error import UserError, first_line
-from robust_eval.runtime.files import json_lines, parsed_json, regular, text_lines
+from robust_eval.runtime.files import regular, text_lines
+from robust_eval.runtime.json_files import json_lines, parsed_json
 from robust_eval.runtime.parquet_files import refuse_bomb
 
 KINDS = (".json", ".jsonl", ".csv", ".tsv", ".parquet", ".label")

@@ -8,7 +8,8 @@ from typing import Any
 from robust_eval.dataset.selection import Selection
 from robust_eval.error import UserError
 from robust_eval.question import LETTERS, Question
-from robust_eval.runtime.files import json_line, text_lines
+from robust_eval.runtime.files import text_lines
+from robust_eval.runtime.json_files import json_line
 from robust_eval.runtime.text import json_excerpt
 
 FOLDER = Path(__file__).with_name("builtin")

@@ -13,7 +13,7 @@ from rapidfuzz.distance import OSA
 
 from robust_eval.error import UserError
 from robust_eval.question import LETTERS
-from robust_eval.runtime.files import parsed_json
+from robust_eval.runtime.json_files import parsed_json
 
 Record = Mapping[str, Any]
 """Values under the source's names; empty for an unreadable row."""

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from robust_eval.error import OutageError, UserError
 from robust_eval.runs.mlflow_runs import TrackedRuns
-from robust_eval.runtime.files import parsed_json, write_text
+from robust_eval.runtime.files import write_text
+from robust_eval.runtime.json_files import parsed_json
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,99}")
 

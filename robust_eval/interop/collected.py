@@ -20,7 +20,8 @@ from robust_eval.interop.logged_answer import LoggedAnswer, RequestSettings
 from robust_eval.interop.openai_batch import read_batch
 from robust_eval.normalization import normalize
 from robust_eval.question import Question
-from robust_eval.runtime.files import json_line, regular, text_lines
+from robust_eval.runtime.files import regular, text_lines
+from robust_eval.runtime.json_files import json_line
 from robust_eval.runtime.text import printable
 
 SCORE = "score."

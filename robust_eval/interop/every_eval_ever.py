@@ -22,7 +22,8 @@ from robust_eval.interop.finished_answers import ConditionAnswers, FinishedAnswe
 from robust_eval.interop.logged_answer import LoggedAnswer, RequestSettings, of_kind, question_of, texts
 from robust_eval.interop.own_mark import MARK, columns_of, marked
 from robust_eval.metric.metric_spec import curve_and_temperature
-from robust_eval.runtime.files import json_lines, parsed_json, read_json, write_text
+from robust_eval.runtime.files import write_text
+from robust_eval.runtime.json_files import json_lines, parsed_json, read_json
 
 
 def read_every_eval_ever(file: Path, records: Sequence[Path]) -> Iterator[LoggedAnswer]:

@@ -20,8 +20,8 @@ from robust_eval.interop.logged_answer import (
     texts,
 )
 from robust_eval.question import Question
-from robust_eval.runtime.files import read_json
 from robust_eval.runtime.finish_reasons import end_of
+from robust_eval.runtime.json_files import read_json
 
 
 def read_helm(file: Path) -> Iterator[LoggedAnswer]:

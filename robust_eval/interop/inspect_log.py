@@ -31,8 +31,9 @@ from robust_eval.interop.logged_answer import (
 )
 from robust_eval.interop.own_mark import MARK, columns_of, marked
 from robust_eval.question import LETTERS, Question
-from robust_eval.runtime.files import MAX_JSON, member, parsed_json, read_json, refuse_members
+from robust_eval.runtime.files import member, refuse_members
 from robust_eval.runtime.finish_reasons import end_of
+from robust_eval.runtime.json_files import MAX_JSON, parsed_json, read_json
 from robust_eval.runtime.text import excerpt, printable
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from robust_eval.interop.logged_answer import (
 )
 from robust_eval.interop.own_mark import MARK, marked
 from robust_eval.question import LETTERS, Question
-from robust_eval.runtime.files import json_lines, parsed_json, read_json
+from robust_eval.runtime.json_files import json_lines, parsed_json, read_json
 from robust_eval.runtime.text import excerpt
 
 _IDS = ("id", "question_id", "_id", "qid")

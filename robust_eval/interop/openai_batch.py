@@ -21,8 +21,8 @@ from robust_eval.interop.logged_answer import (
     temperature_of,
     texts,
 )
-from robust_eval.runtime.files import json_lines
 from robust_eval.runtime.finish_reasons import ERROR, FILTER, end_of
+from robust_eval.runtime.json_files import json_lines
 from robust_eval.runtime.text import excerpt
 
 

@@ -12,7 +12,7 @@ from robust_eval.error import UserError
 from robust_eval.grader.accepted import accepted_answers
 from robust_eval.metric.score import HUMAN_LABEL, HUMAN_LABEL_WEIGHT, verdicts
 from robust_eval.question import LETTERS, Question
-from robust_eval.runtime.files import json_lines
+from robust_eval.runtime.json_files import json_lines
 from robust_eval.runtime.text import json_excerpt
 
 FIELDS = ("question", "answers", "choices", "correct_choice", "incorrect", "reply", "correct", "slice")

@@ -40,7 +40,8 @@ from robust_eval.report.wording import (
 )
 from robust_eval.runs.figure_data import figure_data
 from robust_eval.runs.question_status import verdict
-from robust_eval.runtime.files import OF_RUN, read_json, write_text
+from robust_eval.runtime.files import write_text
+from robust_eval.runtime.json_files import OF_RUN, read_json
 from robust_eval.runtime.text import number, packed, printable_lines
 from robust_eval.stats.estimate import bounds
 from robust_eval.tracking.flat_settings import effective

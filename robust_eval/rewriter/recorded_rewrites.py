@@ -13,7 +13,8 @@ from robust_eval.model.base import Temperatures
 from robust_eval.normalization import normalised_form, normalize
 from robust_eval.question import Question
 from robust_eval.rewriter.base import Rewritten
-from robust_eval.runtime.files import json_lines, parsed_json, text_lines
+from robust_eval.runtime.files import text_lines
+from robust_eval.runtime.json_files import json_lines, parsed_json
 from robust_eval.store.stored_model import StoredModel
 
 log = logging.getLogger(__name__)

@@ -43,7 +43,7 @@ from robust_eval.metric.metric_spec import (
 )
 from robust_eval.question import Question
 from robust_eval.runs.question_status import verdict
-from robust_eval.runtime.files import OF_RUN, read_json
+from robust_eval.runtime.json_files import OF_RUN, read_json
 from robust_eval.runtime.parquet_files import ANSWERS, read_parquet, refuse_bomb
 from robust_eval.runtime.parquet_files import QUESTIONS as TABLE_OF_QUESTIONS
 from robust_eval.runtime.registry import COMBINABLE_GROUPS

@@ -1,4 +1,4 @@
-"""Atomic writes of text, and untrusted files: regular files, lines of text, JSON, and their limits.
+"""Atomic writes of text, and untrusted files: regular files, lines of text, and limits of archives.
 
 The content of a file may take :data:`UNPACKED` bytes of memory, and more in proportion to its size: a table of millions
 of rows is read, and a small file that would fill the memory is refused.
@@ -16,29 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from robust_eval.error import UserError, first_line
-
-PARSED = 96 * 2**20
-"""Maximum bytes of memory for the values of any JSON text."""
-PARSED_EACH = 12
-"""Further bytes for each byte of the text; tables of questions and of log-probabilities take less."""
-_COSTS = {"[": 64, "{": 184, ",": 58, ":": 50}
-"""Bytes of a list, a mapping, an entry and its name, without their texts."""
-
-
-def parsed_json(text: str | bytes, **settings: Any) -> Any:
-    """Parse JSON with these settings of ``json.loads``; ValueError for invalid JSON, too deep nesting, or values that
-    take far more memory than usual for the size of the text.
-    """
-    if isinstance(text, bytes):
-        text = text.decode(json.detect_encoding(text), "surrogatepass")
-    values = sum(text.count(sign) * cost for sign, cost in _COSTS.items()) if len(text) > 2**20 else 0
-    if values > PARSED + PARSED_EACH * len(text):
-        raise json.JSONDecodeError("too many values for the size of the text", "", 0)
-    try:
-        return json.loads(text, **settings)
-    except RecursionError:
-        raise json.JSONDecodeError("nested too deep", "", 0) from None
-
 
 _SPECIAL_FILES = {
     stat.S_IFIFO: "a named pipe",
@@ -104,29 +81,6 @@ def _decoded(raw: io.BufferedReader, encoding: str, label: object) -> Iterator[t
             raise UserError(f"{label}, line {number}: not {name} ({reason}){hint}") from problem
 
 
-def json_lines(
-    file: Path, label: object = None, encoding: str = "utf-8", **settings: Any
-) -> Iterator[tuple[str, str, Any]]:
-    """Yield each non-empty line's position in a JSON Lines file (a text for messages), the line, and its parsed JSON.
-
-    The ``settings`` are those of ``json.loads``. UserError as of :func:`text_lines`, and for a line with broken JSON.
-    """
-    for number, line in text_lines(file, encoding, label):
-        if line.strip():
-            where = f"{file if label is None else label}, line {number}"
-            yield where, line, json_line(line, where, **settings)
-
-
-def json_line(line: str, where: str, **settings: Any) -> Any:
-    """Return the parsed JSON of a file's line; UserError that begins with ``where`` if it is broken."""
-    try:
-        return parsed_json(line.rstrip("\r\n"), **settings)
-    except json.JSONDecodeError as problem:
-        raise UserError(f"{where}: broken JSON ({problem.msg} at column {problem.colno})") from problem
-    except ValueError as problem:
-        raise UserError(f"{where}: broken JSON ({first_line(problem)})") from problem
-
-
 def module_data(module_file: str) -> dict[str, Any]:
     """Return the data of a module of this package, from the TOML file of the same name."""
     return tomllib.loads(Path(module_file).with_suffix(".toml").read_text(encoding="utf-8"))
@@ -138,22 +92,8 @@ PACKED = 64
 """Further bytes for each byte of such a file."""
 MEMBER = 64 * 2**20
 """Maximum bytes of a member of an archive, such as a sample of a log."""
-MAX_JSON = 512 * 2**20
-"""Maximum bytes of a JSON file; it takes some five times its size in memory."""
-OF_RUN = 4 * 2**20
-"""Maximum bytes of a JSON file of a run; those of real runs have some thousands."""
 _PIECE = 2**12
 """Bytes of an archive that are unpacked at once."""
-
-
-def read_json(file: Path, max_bytes: int = MAX_JSON, **settings: Any) -> Any:
-    """Parse a JSON file; UserError if it is larger than ``max_bytes``, ValueError if it is broken."""
-    size = regular(file).stat().st_size
-    if size > max_bytes:
-        raise UserError(
-            f"{file} has {size / 2**20:,.0f} MiB, more than the limit of {max_bytes / 2**20:,.0f} MiB for JSON"
-        )
-    return parsed_json(file.read_bytes(), **settings)
 
 
 def refuse_unpacked(file: Path, unpacked: int, size: int, base: int = UNPACKED) -> None:

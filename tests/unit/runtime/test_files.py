@@ -1,12 +1,13 @@
-import json
 import os
 import socket
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from robust_eval.error import UserError
-from robust_eval.runtime.files import json_lines, parsed_json, regular, text_lines
+from robust_eval.runtime import files
+from robust_eval.runtime.files import member, refuse_members, regular, text_lines
 
 
 def test_a_file_is_read_and_so_is_what_is_linked_to_one(tmp_path: Path):
@@ -67,47 +68,14 @@ def test_a_file_that_is_not_there_is_named(file: Path):
     assert str(caught.value) == f"{file} cannot be read: No such file or directory"
 
 
-def test_lines_of_json_are_read_with_their_places_but_for_those_that_are_empty(file: Path):
-    file.write_text('{"a": 1}\n\n[2]')
-    assert list(json_lines(file)) == [(f"{file}, line 1", '{"a": 1}\n', {"a": 1}), (f"{file}, line 3", "[2]", [2])]
-
-
-@pytest.mark.parametrize(
-    ("line", "reason"),
-    [
-        ('{"a":', "Expecting value at column 6"),
-        ("[" * 100_000, "nested too deep at column 1"),
-        ("1" * 5_000, "Exceeds the limit (4300 digits) for integer string conversion"),
-    ],
-)
-def test_a_line_that_is_no_json_is_named(file: Path, line: str, reason: str):
-    file.write_text(f"1\n{line}\n")
-    with pytest.raises(UserError) as caught:
-        list(json_lines(file, label="the file"))
-    assert str(caught.value).startswith(f"the file, line 2: broken JSON ({reason}")
-
-
-def test_json_says_what_it_says():
-    assert parsed_json('{"a": [1, null]}') == {"a": [1, None]}
-    assert parsed_json(b"[1]", parse_int=str) == ["1"]
-
-
-@pytest.mark.parametrize("deep", ["[" * 100_000 + "]" * 100_000, '{"a":' * 100_000 + "1" + "}" * 100_000])
-def test_json_nested_without_end_is_refused_as_any_that_is_broken(deep: str):
-    with pytest.raises(json.JSONDecodeError, match="nested too deep"):
-        parsed_json(deep)
-
-
-@pytest.mark.parametrize("value", ["[],", "{},", "0,", '{"a":0},'])
-def test_values_that_take_far_more_memory_than_their_text_are_refused(value: str):
-    text = f"[{value * (32_000_000 // len(value))}0]"
-    with pytest.raises(json.JSONDecodeError, match="too many values for the size of the text"):
-        parsed_json(text)
-
-
-def test_ordinary_questions_and_log_probabilities_are_parsed():
-    question = {"id": "1", "question": "Where?", "answers": ["Rome", "Roma"], "choices": ["A", "B", "C", "D"]}
-    token = {"token": "a", "logprob": -1.25, "top": [{"token": "b", "logprob": -2.5}] * 5}
-    for entry in (question, token):
-        text = json.dumps([entry] * 20_000)
-        assert len(parsed_json(text)) == 20_000
+def test_a_member_of_an_archive_is_read_whole_up_to_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a", content := bytes(range(256)) * 64)
+    monkeypatch.setattr(files, "MEMBER", len(content))
+    with zipfile.ZipFile(tmp_path / "a.zip") as archive:
+        refuse_members(tmp_path / "a.zip", archive)
+        assert member(tmp_path / "a.zip", archive, "a") == content
+        monkeypatch.setattr(files, "MEMBER", len(content) - 1)
+        for refuse in (refuse_members, lambda *of: member(*of, "a")):
+            with pytest.raises(UserError, match=r"a\.zip, a: 0 MiB or more"):
+                refuse(tmp_path / "a.zip", archive)

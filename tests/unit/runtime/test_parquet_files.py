@@ -1,13 +1,11 @@
 """Rows, bytes unpacked and bytes of a text are counted before a file is read."""
 
 import ast
-import json
 import os
 import random
 import resource
 import subprocess
 import sys
-import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -22,7 +20,7 @@ from json_lines import cases
 
 from robust_eval.error import UserError
 from robust_eval.runtime import files, parquet_files
-from robust_eval.runtime.files import member, read_json, refuse_members, write_text
+from robust_eval.runtime.files import write_text
 from robust_eval.runtime.parquet_files import QUESTIONS, page_totals, read_parquet, refuse_bomb, write_parquet
 
 ROWS = 50_000
@@ -221,29 +219,6 @@ def test_a_text_that_is_too_long_is_refused_with_its_column(file: Path, monkeypa
     monkeypatch.setattr(parquet_files, "TEXT", 1)
     with pytest.raises(UserError, match=r"column list\.list\.element: 0 MiB or more; the limit is 0 MiB"):
         refuse_bomb(file, ["list"])
-
-
-def test_a_member_of_an_archive_is_read_whole_up_to_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("a", content := bytes(range(256)) * 64)
-    monkeypatch.setattr(files, "MEMBER", len(content))
-    with zipfile.ZipFile(tmp_path / "a.zip") as archive:
-        refuse_members(tmp_path / "a.zip", archive)
-        assert member(tmp_path / "a.zip", archive, "a") == content
-        monkeypatch.setattr(files, "MEMBER", len(content) - 1)
-        for refuse in (refuse_members, lambda *of: member(*of, "a")):
-            with pytest.raises(UserError, match=r"a\.zip, a: 0 MiB or more"):
-                refuse(tmp_path / "a.zip", archive)
-
-
-def test_json_is_read_up_to_a_size(tmp_path: Path):
-    (tmp_path / "a.json").write_text("[1]")
-    assert read_json(tmp_path / "a.json", 3) == [1]
-    with pytest.raises(UserError, match=r"a\.json has 0 MiB, more than the limit of 0 MiB for JSON"):
-        read_json(tmp_path / "a.json", 2)
-    (tmp_path / "a.json").write_text("[1")
-    with pytest.raises(json.JSONDecodeError):
-        read_json(tmp_path / "a.json")
 
 
 OLD, NEW = pa.table({"n": [1]}), pa.table({"n": [2, 3]})
