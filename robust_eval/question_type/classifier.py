@@ -1,23 +1,29 @@
-"""Classifier of question types: a text encoder with a classification head."""
+"""Classifier of question types, a text encoder with a classification head, and its training on TREC."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from robust_eval.error import UserError, first_line
 from robust_eval.model.local.model_files import folder_hash
 from robust_eval.model.local.sentences import resolve_model_path
 from robust_eval.model.local.settings import has_cuda
 from robust_eval.question import QUESTION_TYPES, Question
-from robust_eval.runtime.console import progress
+from robust_eval.runtime.console import Console, progress
+from robust_eval.runtime.files import text_lines
 
 log = logging.getLogger(__name__)
 
 MAX_TOKENS = 128
 """Maximum tokens of a question; the longest question of TREC has 41."""
 _BATCH = 64
+SORTED_TOGETHER = 8
+"""Number of batches whose questions are sorted by length together, which saves padding."""
+_WANTED = "a coarse class, a colon, a fine class, a space and a question, as in DESC:manner How did serfdom develop ?"
 
 
 @dataclass(frozen=True)
@@ -115,3 +121,78 @@ def with_types(questions: Sequence[Question], folder: str | None) -> tuple[list[
         for question in questions
     ]
     return typed, {"question_types.predicted": len(untyped), "question_types.sha256": folder_hash(Path(folder))}
+
+
+def read_trec(file: Path) -> tuple[list[str], list[str]]:
+    """Return the training questions in a ``.label`` file of TREC (Latin-1), a question a line, and their coarse types.
+
+    Raises UserError where the file cannot be read, has no question, or has a line of another form.
+    """
+    texts, types = [], []
+    for number, line in text_lines(file, "latin-1"):
+        if not line.strip():
+            continue
+        label, _, question = line.rstrip("\r\n").partition(" ")
+        coarse, colon, fine = label.partition(":")
+        if not (colon and fine and question.strip()):
+            raise UserError(f"{file}, line {number}: a line must be {_WANTED}, not {line[:60]!r}")
+        if coarse not in QUESTION_TYPES:
+            raise UserError(f"{file}, line {number}: {coarse!r} must be one of the classes {', '.join(QUESTION_TYPES)}")
+        texts.append(question.strip())
+        types.append(coarse)
+    if not texts:
+        raise UserError(f"{file} has no questions; each line must be {_WANTED}")
+    return texts, types
+
+
+def fine_tune(
+    classifier: TypeClassifier,
+    texts: list[str],
+    types: list[str],
+    learning_rate: float,
+    batch_size: int,
+    epochs: int,
+    seed: int,
+) -> None:
+    """Train the classifier of question types with AdamW, a learning rate that falls linearly to 0, and gradients
+    clipped at norm 1.
+    """
+    import torch
+
+    model, names = classifier.model, list(QUESTION_TYPES)
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    groups = [
+        {"params": [each for each in parameters if each.ndim > 1], "weight_decay": 0.01},
+        {"params": [each for each in parameters if each.ndim <= 1], "weight_decay": 0.0},
+    ]
+    optimizer = torch.optim.AdamW(groups, lr=learning_rate, fused=True)
+    steps = epochs * -(-len(texts) // batch_size)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / steps)
+    lengths, generator = np.array([len(text) for text in texts]), np.random.default_rng(seed)
+    model.train()
+    for epoch in range(1, epochs + 1):
+        total = 0.0
+        for batch in batches(lengths, batch_size, generator):
+            targets = torch.tensor([names.index(types[place]) for place in batch], device=model.device)
+            logits = model(**classifier.inputs([texts[place] for place in batch])).logits
+            loss = torch.nn.functional.cross_entropy(logits, targets)
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+            optimizer.step()
+            schedule.step()
+            total += loss.item() * len(batch)
+        Console().print(f"epoch {epoch} of {epochs}: mean loss {total / len(texts):.4f}")
+
+
+def batches(lengths: np.ndarray, size: int, generator: np.random.Generator) -> Iterator[np.ndarray]:
+    """Yield batches for the training of a classifier: the places of all questions once, in random batches of questions
+    of similar length.
+    """
+    order = generator.permutation(len(lengths))
+    stretch = size * SORTED_TOGETHER
+    pieces = [order[start : start + stretch] for start in range(0, len(order), stretch)]
+    order = np.concatenate([piece[np.argsort(lengths[piece], kind="stable")] for piece in pieces])
+    made = [order[start : start + size] for start in range(0, len(order), size)]
+    for place in generator.permutation(len(made)):
+        yield made[place]
