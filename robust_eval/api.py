@@ -34,8 +34,9 @@ from robust_eval.interop.log_as_answers import (
 )
 from robust_eval.model.function_model import FunctionModel
 from robust_eval.model.model_config import ModelConfig
-from robust_eval.report.comparison_page import sentences, write_comparison
-from robust_eval.report.wording import few
+from robust_eval.report.comparison_page import write_comparison
+from robust_eval.report.comparison_summary import sentences
+from robust_eval.report.warnings import few
 from robust_eval.runs.comparison import compare as compare_runs
 from robust_eval.runs.finished_runs import FinishedRun, read_run
 from robust_eval.runtime.console import Formatter

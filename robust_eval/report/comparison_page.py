@@ -10,16 +10,13 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from robust_eval.metric.presentation import Cell, Table, escaped, markdown_section
-from robust_eval.report.comparison_summary import Ranking, explanations, opening
-from robust_eval.report.comparison_tables import comparison_tables
+from robust_eval.report.comparison_summary import Ranking, opening, scope, sentences
+from robust_eval.report.comparison_tables import comparison_tables, pairs_as_data, runs_as_data
 from robust_eval.report.page import drawing, template
-from robust_eval.report.wording import few
+from robust_eval.report.warnings import few
 from robust_eval.runs.comparison import Comparison
 from robust_eval.runtime.parquet_files import write_parquet
-from robust_eval.runtime.text import enumerated
 from robust_eval.runtime.versions import origin
-from robust_eval.stats.estimate import Estimate
-from robust_eval.stats.significance import Difference, LogRank
 from robust_eval.tracking.run_folder import COMPARISON_PAGE, QUESTIONS
 
 
@@ -33,9 +30,9 @@ def write_comparison(compared: Comparison, folder: Path) -> None:
     figures = save_comparison_figures(compared, folder / "figures")
     tables = list(comparison_tables(compared))
     verdicts, rankings = opening(compared)
-    scope, *remarks = _scope(compared)
+    first, *remarks = scope(compared)
     page = template("comparison.html.jinja").render(
-        scope=scope,
+        scope=first,
         said=[*verdicts, *remarks],
         origin=origin(None),
         rankings=[_ranked(compared, ranking, folder) for ranking in rankings],
@@ -54,28 +51,6 @@ def write_comparison(compared: Comparison, folder: Path) -> None:
     if compared.shared:
         tables_by_data_set = [shared.as_data() for shared in compared.shared]  # a metric that others lack is null
         write_parquet(pa.concat_tables(tables_by_data_set, promote_options="default"), folder / QUESTIONS)
-
-
-def sentences(compared: Comparison) -> list[str]:
-    """Return the opening sentences of a comparison: verdicts, cautions, and scope."""
-    verdicts, _ = opening(compared)
-    return [*verdicts, *_scope(compared)]
-
-
-def _scope(compared: Comparison) -> list[str]:
-    """Return the page's sentences on the compared runs and on those left out."""
-
-    def listed(setting: str) -> str:
-        return enumerated(sorted({str(run.settings[setting]) for run in compared.runs}), "and")
-
-    def counted(runs: int) -> str:
-        return "1 run" if runs == 1 else f"{runs} runs"
-
-    text = [f"{counted(len(compared.runs))} of {listed('model.name')} on {listed('dataset.name')}."]
-    if compared.repetitions:
-        repeated = counted(compared.repetitions)
-        text.append(f"Left out: {repeated} that repeat another run with the same settings and results.")
-    return text + explanations(compared)
 
 
 def _markdown(paragraphs: Sequence[str], tables: Sequence[Table], drawings: Sequence[tuple[str, Path]]) -> str:
@@ -106,29 +81,3 @@ def _address(cell: Cell, folder: Path) -> str:
         return ""
     path = quote(Path(os.path.relpath(cell.page, folder.resolve())).as_posix())
     return f"{path}#q={quote(cell.question, safe='')}" if cell.question else path
-
-
-def runs_as_data(compared: Comparison) -> pa.Table:
-    """Return the comparison's table with a row for each run and metric; ``n`` is the metric's number of questions, if
-    it has one.
-    """
-    numbers = dict.fromkeys(Estimate._fields, pa.float64())
-    types = {"run": pa.string(), "metric": pa.string(), **numbers, "n": pa.int64()}
-    return pa.table(compared.frame[list(types)].to_dict("list"), schema=pa.schema(types))
-
-
-def pairs_as_data(compared: Comparison) -> pa.Table:
-    """Return the comparison's table with a row for each pair and metric. The log-rank test (if any) is in all rows of
-    its pair, and the p values of the t test, uncorrected and corrected by Holm, are in the row of its metric.
-    """
-    names = compared.measurement_labels.full
-    columns = [*Difference._fields, *(f"log_rank.{name}" for name in LogRank._fields), "p_value", "p_holm"]
-    rows = []
-    for pair in compared.pairs:
-        test = {} if pair.log_rank is None else {f"log_rank.{k}": v for k, v in pair.log_rank._asdict().items()}
-        for name, difference in pair.differences.items():
-            measured = {"measured": names[pair.first], "against": names[pair.second], "metric": name}
-            tested = {"p_value": pair.p_value, "p_holm": pair.corrected} if name == pair.metric else {}
-            rows.append(measured | difference._asdict() | test | tested)
-    types = dict.fromkeys(("measured", "against", "metric"), pa.string()) | dict.fromkeys(columns, pa.float64())
-    return pa.Table.from_pylist(rows, pa.schema(types))

@@ -224,3 +224,25 @@ def _ranking(compared: Comparison, metric: str, pairs: Sequence[Pair]) -> Rankin
         f"where p is below {LEVEL:g} after Holm's correction for all pairs and the 95 % interval excludes 0."
     )
     return Ranking(text, ranked)
+
+
+def sentences(compared: Comparison) -> list[str]:
+    """Return the opening sentences of a comparison: verdicts, cautions, and scope."""
+    verdicts, _ = opening(compared)
+    return [*verdicts, *scope(compared)]
+
+
+def scope(compared: Comparison) -> list[str]:
+    """Return the summary's sentences on the compared runs and on those left out."""
+
+    def listed(setting: str) -> str:
+        return enumerated(sorted({str(run.settings[setting]) for run in compared.runs}))
+
+    def counted(runs: int) -> str:
+        return "1 run" if runs == 1 else f"{runs} runs"
+
+    text = [f"{counted(len(compared.runs))} of {listed('model.name')} on {listed('dataset.name')}."]
+    if compared.repetitions:
+        repeated = counted(compared.repetitions)
+        text.append(f"Left out: {repeated} that repeat another run with the same settings and results.")
+    return text + explanations(compared)

@@ -1,10 +1,11 @@
-"""Tables of a comparison, for people."""
+"""Tables of a comparison, for people and for programs."""
 
 import math
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
 import numpy as np
+import pyarrow as pa
 
 from robust_eval.metric.frs_tables import PAPER_N, cut_size
 from robust_eval.metric.metric_spec import ComparisonView, MetricSpec, at_words, point
@@ -17,7 +18,7 @@ from robust_eval.runs.finished_runs import FinishedRun
 from robust_eval.runs.shared_questions import SharedQuestions
 from robust_eval.runtime.text import number, signed
 from robust_eval.stats.estimate import UNDEFINED, Estimate, bounds, interval
-from robust_eval.stats.significance import Difference
+from robust_eval.stats.significance import Difference, LogRank
 from robust_eval.tracking.run_folder import QUESTIONS
 
 MAX_QUESTIONS = 25
@@ -373,3 +374,29 @@ def _difference(difference: Difference, n: int | None = None) -> Cell:
         low, high = signed(difference.low), signed(difference.high)
         details.insert(0, f"{low} to {high}" if low != high else bounds(difference.low, difference.high, "+.3f"))
     return Cell(signed(difference.value), ", ".join(details))
+
+
+def runs_as_data(compared: Comparison) -> pa.Table:
+    """Return the comparison's table with a row for each run and metric; ``n`` is the metric's number of questions, if
+    it has one.
+    """
+    numbers = dict.fromkeys(Estimate._fields, pa.float64())
+    types = {"run": pa.string(), "metric": pa.string(), **numbers, "n": pa.int64()}
+    return pa.table(compared.frame[list(types)].to_dict("list"), schema=pa.schema(types))
+
+
+def pairs_as_data(compared: Comparison) -> pa.Table:
+    """Return the comparison's table with a row for each pair and metric. The log-rank test (if any) is in all rows of
+    its pair, and the p values of the t test, uncorrected and corrected by Holm, are in the row of its metric.
+    """
+    names = compared.measurement_labels.full
+    columns = [*Difference._fields, *(f"log_rank.{name}" for name in LogRank._fields), "p_value", "p_holm"]
+    rows = []
+    for pair in compared.pairs:
+        test = {} if pair.log_rank is None else {f"log_rank.{k}": v for k, v in pair.log_rank._asdict().items()}
+        for name, difference in pair.differences.items():
+            measured = {"measured": names[pair.first], "against": names[pair.second], "metric": name}
+            tested = {"p_value": pair.p_value, "p_holm": pair.corrected} if name == pair.metric else {}
+            rows.append(measured | difference._asdict() | test | tested)
+    types = dict.fromkeys(("measured", "against", "metric"), pa.string()) | dict.fromkeys(columns, pa.float64())
+    return pa.Table.from_pylist(rows, pa.schema(types))

@@ -27,12 +27,11 @@ from robust_eval.report.left_out import left_out
 from robust_eval.report.question_details import cut, details
 from robust_eval.report.question_table import TEXT, as_data, chosen, number_columns, question_index
 from robust_eval.report.vega import accuracy_curve, scatter, vega_script
-from robust_eval.report.warnings import warnings
+from robust_eval.report.warnings import few, warnings
 from robust_eval.report.wording import (
     asked_words,
     category_name,
     claims,
-    few,
     headline_rows,
     main_metrics,
     sentence,

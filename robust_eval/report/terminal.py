@@ -14,8 +14,8 @@ from robust_eval.metric.score import Score
 from robust_eval.report.comparison_summary import SHARED_LETTER, opening
 from robust_eval.report.comparison_tables import MAX_METRICS, MAX_RUNS, opening_table
 from robust_eval.report.left_out import not_known, unanswered, unasked, unread
-from robust_eval.report.warnings import remedy, sampling_warnings, uncertain
-from robust_eval.report.wording import Row, few, few_kept, headline_rows, main_metrics, metric_table
+from robust_eval.report.warnings import few, few_kept, remedy, sampling_warnings, uncertain
+from robust_eval.report.wording import Row, headline_rows, main_metrics, metric_table
 from robust_eval.runs.comparison import Comparison
 from robust_eval.runtime.console import Console
 from robust_eval.tracking.result import Result

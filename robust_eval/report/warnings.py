@@ -8,10 +8,11 @@ from robust_eval.answer import NO_REPLY, OUTCOMES, rows
 from robust_eval.metric.greedy import dominant_letter
 from robust_eval.metric.metric_spec import nearest_to_one, point
 from robust_eval.metric.order_metric import ONE_CHOICE
+from robust_eval.metric.score import question_groups
 from robust_eval.metric.thinking_metric import ADDED
 from robust_eval.report.left_out import unanswered, unasked, unread
-from robust_eval.report.wording import few_kept
 from robust_eval.runtime.text import abbreviated_list
+from robust_eval.stats.interval import MIN_UNITS, independent
 from robust_eval.tracking.result import Result
 
 MIN_CUT_SHARE = 0.05
@@ -148,3 +149,21 @@ def remedy(result: Result, run: str = "RUN") -> str:
     if "grader.cascade" in result.description or not is_judged:
         return label
     return f"grader=judge grader.model=NAME grader.cascade=uncertain lets a model judge them, and {label}"
+
+
+def few(questions: int, grouped: bool = False) -> str:
+    """Return a warning about intervals over few independent questions, or groups of them; empty for enough.
+
+    >>> few(1)
+    'Some intervals rest on only 1 question: with fewer than 30 they are rough.'
+    """
+    if not 0 < questions < MIN_UNITS:
+        return ""
+    noun = ("group" if grouped else "question") + ("" if questions == 1 else "s") + (" of questions" if grouped else "")
+    return f"Some intervals rest on only {questions} {noun}: with fewer than {MIN_UNITS} they are rough."
+
+
+def few_kept(result: Result) -> str:
+    """Return the warning :func:`few` for the questions that a run kept."""
+    groups = question_groups(result.kept)
+    return few(independent(len(result.kept), groups), groups is not None)

@@ -12,14 +12,13 @@ from robust_eval.metric.metric_spec import (
     point,
 )
 from robust_eval.metric.presentation import Cell, Table
-from robust_eval.metric.score import Score, question_groups
+from robust_eval.metric.score import Score
 from robust_eval.prompt.arrangement import GIVEN
 from robust_eval.question import PHYSICS_CATEGORIES, QUESTION_TYPES
 from robust_eval.runs.finished_runs import FinishedRun
 from robust_eval.runs.question_status import question_statuses
 from robust_eval.runtime.text import number
 from robust_eval.stats.estimate import Estimate, interval
-from robust_eval.stats.interval import MIN_UNITS, independent
 from robust_eval.tracking.result import Result
 
 MAX_ROWS = 12
@@ -159,24 +158,6 @@ def claims(result: Result) -> list[str]:
     first = [*result.scores["greedy"].presentation.claims] if "greedy" in result.scores else []
     rest = [claim for score in result.scores.values() for claim in score.presentation.claims if claim not in first]
     return [f"{claim}." if claim[:1].isupper() else f"It {claim}." for claim in [*first, *rest]]
-
-
-def few(questions: int, grouped: bool = False) -> str:
-    """Return a warning about intervals over few independent questions, or groups of them; empty for enough.
-
-    >>> few(1)
-    'Some intervals rest on only 1 question: with fewer than 30 they are rough.'
-    """
-    if not 0 < questions < MIN_UNITS:
-        return ""
-    noun = ("group" if grouped else "question") + ("" if questions == 1 else "s") + (" of questions" if grouped else "")
-    return f"Some intervals rest on only {questions} {noun}: with fewer than {MIN_UNITS} they are rough."
-
-
-def few_kept(result: Result) -> str:
-    """Return the warning :func:`few` for the questions that a run kept."""
-    groups = question_groups(result.kept)
-    return few(independent(len(result.kept), groups), groups is not None)
 
 
 def type_name(kind: str) -> str:

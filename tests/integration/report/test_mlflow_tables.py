@@ -13,10 +13,10 @@ from robust_eval.metric.presentation import Presentation
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
 from robust_eval.report import mlflow_tables
-from robust_eval.report.comparison_page import sentences
+from robust_eval.report.comparison_summary import sentences
 from robust_eval.report.comparison_tables import pair_table, runs_table
 from robust_eval.report.mlflow_tables import comparison_note, comparison_tables, run_note, run_tables
-from robust_eval.report.wording import few
+from robust_eval.report.warnings import few
 from robust_eval.rewriter.base import Rewritten
 from robust_eval.runs.comparison import compare
 from robust_eval.runtime.process import Stopwatch

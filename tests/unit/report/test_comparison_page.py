@@ -14,8 +14,8 @@ from markdown_it import MarkdownIt
 from robust_eval.metric.metric_spec import LONGEST, ComparisonView, MetricSpec
 from robust_eval.report import comparison_gallery
 from robust_eval.report.comparison_gallery import save_comparison_figures
-from robust_eval.report.comparison_page import sentences, write_comparison
-from robust_eval.report.comparison_summary import opening
+from robust_eval.report.comparison_page import write_comparison
+from robust_eval.report.comparison_summary import opening, sentences
 from robust_eval.report.comparison_tables import pair_table
 from robust_eval.report.terminal import print_comparison
 from robust_eval.runs.comparison import compare

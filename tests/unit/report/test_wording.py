@@ -8,20 +8,8 @@ from json_lines import cases
 from robust_eval.metric.metric_spec import RUN, MetricSpec
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
-from robust_eval.report.wording import asked_words, few, headline_rows, main_metrics
+from robust_eval.report.wording import asked_words, headline_rows, main_metrics
 from robust_eval.stats.estimate import Estimate, bounds, interval, with_interval
-
-
-@pytest.mark.parametrize(
-    ("questions", "grouped", "said"), cases(__file__, "below_30_questions_an_interval_is_a_warning")
-)
-def test_below_30_questions_an_interval_is_a_warning(questions, grouped, said):
-    expected = f"Some intervals rest on only {said}: with fewer than 30 they are rough."
-    assert few(questions, grouped) == expected
-
-
-def test_from_30_questions_on_and_of_none_nothing_is_said():
-    assert [few(n, grouped) for n in (0, 30, 6000) for grouped in (False, True)] == [""] * 6
 
 
 def test_the_main_metrics_are_first_those_that_stand_for_a_run_then_other_means_at_temperature_1():

@@ -8,7 +8,7 @@ from comparison_by_hand import run, with_answers
 from scipy import stats
 
 from robust_eval.metric.metric_spec import MetricSpec
-from robust_eval.report.wording import few
+from robust_eval.report.warnings import few
 from robust_eval.rewriter.base import MODEL_REWRITES
 from robust_eval.runs.comparison import compare
 from robust_eval.runtime.parquet_files import read_parquet, write_parquet
