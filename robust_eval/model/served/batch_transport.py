@@ -19,8 +19,7 @@ from robust_eval.error import OutageError
 from robust_eval.model.base import Call, Completion, KeyValueStore, Reply, Request, TrialKey
 from robust_eval.model.served.background import run_sync
 from robust_eval.model.served.completions import Intake, by_prefix, request_body, unanswered
-from robust_eval.model.served.limits.rate_limiter import backoff
-from robust_eval.model.served.limits.retries import Attempts
+from robust_eval.model.served.limits.retries import Attempts, backoff
 from robust_eval.model.served.probe import Capabilities
 from robust_eval.model.served.service_settings import ServiceSettings
 from robust_eval.model.served.transport.batches import (

@@ -15,8 +15,8 @@ from robust_eval.model.served.limits.retries import Attempts
 from robust_eval.model.served.probe import Capabilities
 from robust_eval.model.served.service_settings import ServiceSettings
 from robust_eval.model.served.structured import SCHEMA, SCHEMA_TOKENS, restricted_sign, restriction
-from robust_eval.model.served.transport.service import Choice, ServiceResponse, UnansweredError, logprob_fields
-from robust_eval.model.served.transport.token_logprobs import Token
+from robust_eval.model.served.transport.service import Choice, ServiceResponse, UnansweredError
+from robust_eval.model.served.transport.token_logprobs import Token, logprob_fields
 from robust_eval.reader.reasoning import without_reasoning
 from robust_eval.runtime.finish_reasons import FILTER
 from robust_eval.runtime.text import printable

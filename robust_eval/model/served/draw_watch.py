@@ -21,8 +21,8 @@ import numpy as np
 from robust_eval.model.base import Call, Item
 from robust_eval.model.served.probe import Capabilities
 from robust_eval.model.served.service_settings import ServiceSettings
-from robust_eval.model.served.transport.service import Choice, ServiceResponse, logprob_fields
-from robust_eval.model.served.transport.token_logprobs import Token
+from robust_eval.model.served.transport.service import Choice, ServiceResponse
+from robust_eval.model.served.transport.token_logprobs import Token, logprob_fields
 
 REQUESTED_LOGPROBS = 20
 """Number of requested log-probabilities a token."""

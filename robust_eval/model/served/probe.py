@@ -15,7 +15,8 @@ from typing import Any, Protocol
 from robust_eval.error import OutageError, UserError
 from robust_eval.model.base import Temperatures
 from robust_eval.model.logprobs import fault, is_whole
-from robust_eval.model.served.transport.service import Choice, ServiceResponse, UnansweredError, logprob_fields
+from robust_eval.model.served.transport.service import Choice, ServiceResponse, UnansweredError
+from robust_eval.model.served.transport.token_logprobs import logprob_fields
 from robust_eval.prompt.prompt import Prompt
 
 log = logging.getLogger(__name__)

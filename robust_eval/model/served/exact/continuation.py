@@ -13,15 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from robust_eval.model.logprobs import fault
-from robust_eval.model.served.transport.service import (
-    CHAT,
-    PLAIN,
-    Service,
-    ServiceResponse,
-    UnansweredError,
-    logprob_fields,
-)
-from robust_eval.model.served.transport.token_logprobs import Position, TopKToken
+from robust_eval.model.served.transport.service import CHAT, PLAIN, Service, ServiceResponse, UnansweredError
+from robust_eval.model.served.transport.token_logprobs import Position, TopKToken, logprob_fields
 from robust_eval.prompt.prompt import Prompt
 
 NO_LOGPROBS = "the server sent no log-probabilities, but sampler=exact needs them"

@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-import random
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -22,9 +21,6 @@ CUBIC = 0.4
 """Growth of a window in requests per cubed round: the constant C of RFC 9438, §5, with rounds for seconds."""
 BURST = 1.0
 """Seconds of a rate limit that may be used in a burst."""
-FIRST_BACKOFF = 0.5
-LONGEST_BACKOFF = 60.0
-"""Maximum back-off, in seconds, before the first retry and before any retry."""
 
 
 class Pace:
@@ -210,19 +206,6 @@ class _Window:
         self._size = max(1.0, self._size / 2)
         self._borne = max(self._size, float(start.in_flight or self._maximum))
         self._rounds = 0.0
-
-
-def backoff(attempt: int, retry_after: float | None, generator: random.Random, longest: float = math.inf) -> float:
-    """Return the back-off in seconds before a retry.
-
-    The back-off is exponential with full jitter (M. Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog,
-    2015): uniform between 0 and a bound that doubles with every attempt, from number 0, up to ``longest``. It is at
-    least the server's ``retry_after`` with a little jitter, so that not all clients return at the same time.
-    """
-    seconds = generator.uniform(0, min(longest, LONGEST_BACKOFF, FIRST_BACKOFF * 2 ** min(attempt, 10)))
-    if retry_after is None:
-        return seconds
-    return max(seconds, retry_after + generator.uniform(0, FIRST_BACKOFF))
 
 
 class OverBudgetError(Exception):

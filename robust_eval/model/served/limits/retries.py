@@ -11,11 +11,14 @@ from contextlib import AsyncExitStack, contextmanager
 from typing import Any, TypeVar
 
 from robust_eval.error import OutageError, UserError
-from robust_eval.model.served.limits.rate_limiter import EndedError, OverBudgetError, RateLimiter, backoff
+from robust_eval.model.served.limits.rate_limiter import EndedError, OverBudgetError, RateLimiter
 from robust_eval.model.served.service_settings import ServiceSettings
 from robust_eval.model.served.transport.service import AGAIN, ServiceResponse, UnansweredError
 
 Result = TypeVar("Result")
+FIRST_BACKOFF = 0.5
+LONGEST_BACKOFF = 60.0
+"""Maximum back-off, in seconds, before the first retry and before any retry."""
 
 
 class Attempts:
@@ -207,3 +210,16 @@ class Patience:
                 self._settings.total_timeout if self._last and self._last.kind == "busy" else maximum,
             )
             await sleep(LOG_INTERVAL)
+
+
+def backoff(attempt: int, retry_after: float | None, generator: random.Random, longest: float = math.inf) -> float:
+    """Return the back-off in seconds before a retry.
+
+    The back-off is exponential with full jitter (M. Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog,
+    2015): uniform between 0 and a bound that doubles with every attempt, from number 0, up to ``longest``. It is at
+    least the server's ``retry_after`` with a little jitter, so that not all clients return at the same time.
+    """
+    seconds = generator.uniform(0, min(longest, LONGEST_BACKOFF, FIRST_BACKOFF * 2 ** min(attempt, 10)))
+    if retry_after is None:
+        return seconds
+    return max(seconds, retry_after + generator.uniform(0, FIRST_BACKOFF))

@@ -34,11 +34,6 @@ MAX_TOKENS = 2**31 - 1
 """Maximum number of tokens of one answer, by the column of the answer table."""
 
 
-def logprob_fields(chat: bool, number: int) -> dict[str, Any]:
-    """Return the fields of a request for so many log-probabilities a token."""
-    return {"logprobs": True, "top_logprobs": number} if chat else {"logprobs": number}
-
-
 class Choice(NamedTuple):
     """One answer of a service's response. ``tokens`` is None without log-probabilities.
 

@@ -119,3 +119,8 @@ def _logprob(entry: Mapping[str, Any]) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(value)
     return float(value)
+
+
+def logprob_fields(chat: bool, number: int) -> dict[str, Any]:
+    """Return the fields of a request for so many log-probabilities a token."""
+    return {"logprobs": True, "top_logprobs": number} if chat else {"logprobs": number}

@@ -42,7 +42,7 @@ from robust_eval.model.served import completions, served_model
 from robust_eval.model.served.draw_watch import CERTAIN
 from robust_eval.model.served.limits import retries as attempts
 from robust_eval.model.served.limits import retries as patience
-from robust_eval.model.served.limits.rate_limiter import backoff
+from robust_eval.model.served.limits.retries import backoff
 from robust_eval.model.served.openai import OpenAI
 from robust_eval.model.served.probe import Capabilities
 from robust_eval.model.served.transport import client

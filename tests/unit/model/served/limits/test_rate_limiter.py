@@ -2,7 +2,6 @@ import asyncio
 import math
 import random
 import selectors
-import statistics
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta, timezone
@@ -14,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from json_lines import cases
 
-from robust_eval.model.served.limits.rate_limiter import HOLD, Pace, PacedPermit, backoff
+from robust_eval.model.served.limits.rate_limiter import HOLD, Pace, PacedPermit
+from robust_eval.model.served.limits.retries import backoff
 from robust_eval.model.served.transport.client import retry_after
 
 PROPERTY = settings(max_examples=100, deadline=None, database=None, derandomize=True)
@@ -358,25 +358,6 @@ def test_a_server_that_bears_less_for_a_while_is_followed_down_and_up():
 
 
 # Trying again
-
-
-@pytest.mark.parametrize(
-    ("attempt", "bound"), [(0, 0.5), (1, 1.0), (2, 2.0), (5, 16.0), (6, 32.0), (7, 60.0), (8, 60.0), (5000, 60.0)]
-)
-def test_the_wait_before_another_attempt_is_uniform_below_a_bound_that_doubles(attempt: int, bound: float):
-    generator = random.Random(attempt)
-    waits = [backoff(attempt, None, generator) for _ in range(4000)]
-    assert 0 <= min(waits) < 0.01 * bound
-    assert 0.99 * bound < max(waits) <= bound
-    assert statistics.mean(waits) == pytest.approx(bound / 2, rel=0.05)
-
-
-@pytest.mark.parametrize("asked", [0.0, 2.0, 100.0, 7200.0])
-def test_a_wait_that_the_server_asked_for_is_kept_with_a_little_more(asked: float):
-    generator = random.Random(0)
-    waits = [backoff(0, asked, generator) for _ in range(1000)]
-    assert asked <= min(waits) < asked + 0.1
-    assert asked + 0.4 < max(waits) <= asked + 0.5
 
 
 @pytest.mark.parametrize(

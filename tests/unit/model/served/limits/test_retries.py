@@ -1,11 +1,13 @@
 import asyncio
+import random
+import statistics
 import time
 
 import pytest
 
 from robust_eval.model.served.inspect_ai import InspectAI
 from robust_eval.model.served.limits.rate_limiter import LocalRateLimiter
-from robust_eval.model.served.limits.retries import Attempts
+from robust_eval.model.served.limits.retries import Attempts, backoff
 from robust_eval.model.served.transport.service import UnansweredError
 
 
@@ -30,3 +32,22 @@ def test_a_request_of_a_batch_that_took_hours_is_sent_again():
 def test_a_request_whose_total_timeout_is_over_is_not_sent_again():
     with pytest.raises(UnansweredError, match="expired"):
         answered(batch=False, hours_ago=20)
+
+
+@pytest.mark.parametrize(
+    ("attempt", "bound"), [(0, 0.5), (1, 1.0), (2, 2.0), (5, 16.0), (6, 32.0), (7, 60.0), (8, 60.0), (5000, 60.0)]
+)
+def test_the_wait_before_another_attempt_is_uniform_below_a_bound_that_doubles(attempt: int, bound: float):
+    generator = random.Random(attempt)
+    waits = [backoff(attempt, None, generator) for _ in range(4000)]
+    assert 0 <= min(waits) < 0.01 * bound
+    assert 0.99 * bound < max(waits) <= bound
+    assert statistics.mean(waits) == pytest.approx(bound / 2, rel=0.05)
+
+
+@pytest.mark.parametrize("asked", [0.0, 2.0, 100.0, 7200.0])
+def test_a_wait_that_the_server_asked_for_is_kept_with_a_little_more(asked: float):
+    generator = random.Random(0)
+    waits = [backoff(0, asked, generator) for _ in range(1000)]
+    assert asked <= min(waits) < asked + 0.1
+    assert asked + 0.4 < max(waits) <= asked + 0.5
