@@ -102,7 +102,7 @@ def _explain(word: str) -> None:
         )
         return
     if option not in options(group):
-        from robust_eval.config.overrides import no_option
+        from robust_eval.config.composition_errors import no_option
 
         raise UserError(no_option(group, option))
     _print([word, *description(group, option)])

@@ -164,3 +164,9 @@ def _refused(problem: OmegaConfBaseException, override: str = "") -> str:
             refused = f", not {value}" if value and not match[1] else ""
             return f"{key} {sentence.format(*match.groups())}{refused}".lstrip()
     return f"{key}: {first_line(problem)}".removeprefix(": ")
+
+
+def no_option(group: str, name: str, names: Sequence[str] | None = None, setting: str = "") -> str:
+    """Return the sentence that a group has no such option, with its options; ``setting`` chooses one of the group."""
+    names = options(group) if names is None else names
+    return f"there is no {setting or group}={name}{nearest(name, names)}; options are {', '.join(names)}"

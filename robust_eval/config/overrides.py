@@ -23,7 +23,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from robust_eval.config.checks import leave_out_unchosen, to_config
-from robust_eval.config.composition_errors import composition_error, nearest, no_setting, not_chosen
+from robust_eval.config.composition_errors import composition_error, nearest, no_option, no_setting, not_chosen
 from robust_eval.config.config import Config
 from robust_eval.config.groups import CONF, option_folders, options, own_folder
 from robust_eval.config.schema import SCHEMAS, Schema, register
@@ -376,12 +376,6 @@ def _unknown_option(message: str, overrides: Sequence[str]) -> str:
         return f"no class is registered for {name.replace('/', '=')}: add it to robust_eval/config/schema.py"
     override = next((line for line in overrides if line.endswith(f"={name}") and line.startswith(f"{group}@")), group)
     return no_option(group, name, setting=override.partition("=")[0].removeprefix(f"{group}@"))
-
-
-def no_option(group: str, name: str, names: Sequence[str] | None = None, setting: str = "") -> str:
-    """Return the sentence that a group has no such option, with its options; ``setting`` chooses one of the group."""
-    names = options(group) if names is None else names
-    return f"there is no {setting or group}={name}{nearest(name, names)}; options are {', '.join(names)}"
 
 
 def _check_writable(folder: Path) -> None:
