@@ -3,10 +3,13 @@
 import logging
 import pickle
 import re
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Protocol
+from uuid import uuid4
 
 import ray
 from ray.exceptions import RayError
@@ -15,7 +18,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from robust_eval.answer import EXACT_CURVES, SCHEMA, rows
 from robust_eval.engine.base import ATTEMPTS, AdaptiveRequests, adaptive_progress
 from robust_eval.engine.ray.shared_rate_limiter import MAX_CALLS, RateLimiterActor
-from robust_eval.engine.ray.worker import Block, Outcome, ReplyBytes, Worker, streamed
+from robust_eval.engine.ray.worker import INPUT, OUTPUT, Block, Outcome, ReplyBytes, Worker
 from robust_eval.error import UserError
 from robust_eval.model.base import Call, Item, KeyValueStore, LanguageModel, Reply, Request, Temperatures
 from robust_eval.model.model_config import ModelConfig, Shards
@@ -239,3 +242,45 @@ class Actors:
                     log.log(level, "%s", message)
             self._description |= outcome.description
             yield outcome
+
+
+def streamed(
+    worker: type, arguments: tuple[Any, ...], inputs: Sequence[bytes], actors: int, num_cpus: int, num_gpus: float
+) -> Iterator[bytes]:
+    """Yield the outputs of actors of the class ``worker``, made with these arguments, for ``inputs``, in any order.
+
+    A worker maps a table with one row of :data:`INPUT` to one with one row of :data:`OUTPUT`. The output of an actor
+    that failed or died is missing; Ray restarts the actor where there is room.
+    """
+    names: list[str] = []
+
+    def named() -> dict[str, str]:
+        names.append(str(uuid4()))
+        return {"name": names[-1]}
+
+    ray.data.DataContext.get_current().max_errored_blocks = -1
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # restarts and names of actors have no other parameter yet
+        stream = ray.data.from_items([{INPUT: each} for each in inputs], override_num_blocks=len(inputs)).map_batches(
+            worker,
+            fn_constructor_args=arguments,
+            batch_size=1,
+            batch_format="pyarrow",
+            compute=ray.data.ActorPoolStrategy(
+                size=actors,
+                max_tasks_in_flight_per_actor=1,  # else the first ready actor takes the blocks of the others
+            ),
+            num_cpus=num_cpus,
+            num_gpus=num_gpus or None,
+            max_restarts=-1,
+            max_task_retries=0,  # a task would wait for ever for an actor on a lost machine
+            ray_remote_args_fn=named,
+        )
+    batch: Any
+    try:
+        for batch in stream.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
+            yield from batch[OUTPUT].to_pylist()
+    finally:
+        for name in names:  # an actor that waits for a restart would take the room of the next ones
+            with suppress(ValueError):
+                ray.kill(ray.get_actor(name))

@@ -4,15 +4,11 @@ import logging
 import os
 import pickle
 import platform
-import warnings
-from collections.abc import Iterator, Sequence, Set
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Set
+from contextlib import contextmanager
 from typing import Any, NamedTuple
-from uuid import uuid4
 
 import pyarrow as pa
-import ray
-import ray.data
 
 from robust_eval.error import UserError, first_line
 from robust_eval.model.base import Item, LanguageModel, Request
@@ -131,45 +127,3 @@ def _messages() -> Iterator[list[tuple[int, str]]]:
 
 INPUT, OUTPUT = "input", "output"
 """Columns of an actor's input and output; both tables have one row of bytes."""
-
-
-def streamed(
-    worker: type, arguments: tuple[Any, ...], inputs: Sequence[bytes], actors: int, num_cpus: int, num_gpus: float
-) -> Iterator[bytes]:
-    """Yield the outputs of actors of the class ``worker``, made with these arguments, for ``inputs``, in any order.
-
-    A worker maps a table with one row of :data:`INPUT` to one with one row of :data:`OUTPUT`. The output of an actor
-    that failed or died is missing; Ray restarts the actor where there is room.
-    """
-    names: list[str] = []
-
-    def named() -> dict[str, str]:
-        names.append(str(uuid4()))
-        return {"name": names[-1]}
-
-    ray.data.DataContext.get_current().max_errored_blocks = -1
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # restarts and names of actors have no other parameter yet
-        stream = ray.data.from_items([{INPUT: each} for each in inputs], override_num_blocks=len(inputs)).map_batches(
-            worker,
-            fn_constructor_args=arguments,
-            batch_size=1,
-            batch_format="pyarrow",
-            compute=ray.data.ActorPoolStrategy(
-                size=actors,
-                max_tasks_in_flight_per_actor=1,  # else the first ready actor takes the blocks of the others
-            ),
-            num_cpus=num_cpus,
-            num_gpus=num_gpus or None,
-            max_restarts=-1,
-            max_task_retries=0,  # a task would wait for ever for an actor on a lost machine
-            ray_remote_args_fn=named,
-        )
-    batch: Any
-    try:
-        for batch in stream.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
-            yield from batch[OUTPUT].to_pylist()
-    finally:
-        for name in names:  # an actor that waits for a restart would take the room of the next ones
-            with suppress(ValueError):
-                ray.kill(ray.get_actor(name))
