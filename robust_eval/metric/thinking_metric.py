@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import ArrayLike
 
 from robust_eval.aggregator.base import ENSEMBLE, with_votes
 from robust_eval.answer import NO_ANSWER, NO_REPLY, SCHEMA, at_temperature, rows, temperatures_of
@@ -31,9 +32,9 @@ from robust_eval.prompt.reasoning_budget import Budget, read_reasoning, sorted_b
 from robust_eval.question import Question
 from robust_eval.sampler.base import REASONING, Sampler
 from robust_eval.stats.estimate import UNDEFINED, Estimate, columns_of
-from robust_eval.stats.frs import breaking_temperature, factual_robustness_score
+from robust_eval.stats.frs import TOLERANCE, breaking_temperature, factual_robustness_score
 from robust_eval.stats.interval import SHARE, Floats, share_of
-from robust_eval.stats.variance import Variance, breaking_budget, drawn_variance, exact_variance, pooled_share
+from robust_eval.stats.variance import Variance, drawn_variance, exact_variance, pooled_share
 
 ACCURACY = share_spec(
     "thinking.accuracy",
@@ -410,3 +411,31 @@ def _of_budgets(score: Score, temperatures: Sequence[float], budgets: Sequence[B
                 line |= columns_of(name, score.curves[budget_spec(spec, budget).name][t])
             records.append(line)
     return pa.Table.from_pylist(records)
+
+
+def breaking_budget(accuracy: ArrayLike, budgets: ArrayLike, threshold: float = 0.5) -> Floats:
+    """Return (n,) the smallest sufficient reasoning budget: with it and with every larger one at least ``threshold`` of
+    the answers are right.
+
+    ``accuracy`` (n, B) is the share of right answers with each of the ``budgets`` (B,), ascending; NaN where there is
+    no answer. ``threshold`` is in (0, 1].
+
+    Returns
+    -------
+    inf where the largest budget is not enough although another one is (censored above); NaN for a fact that no budget
+    makes known, and where an accuracy is not known.
+
+    References
+    ----------
+    docs/methods.md, §7.
+
+    Examples
+    --------
+    >>> breaking_budget([[0, 1, 1], [1, 0, 1], [1, 1, 0], [0, 0, 0]], [0, 64, 256])
+    array([ 64., 256.,  inf,  nan])
+    """
+    values, grid = np.asarray(accuracy, dtype=float), np.asarray(budgets, dtype=float)
+    is_sufficient = values >= threshold - TOLERANCE
+    stays_sufficient = np.flip(np.logical_and.accumulate(np.flip(is_sufficient, axis=1), axis=1), axis=1)
+    smallest = np.where(stays_sufficient[:, -1], grid[stays_sufficient.argmax(axis=1)], np.inf)
+    return np.where(is_sufficient.any(axis=1) & ~np.isnan(values).any(axis=1), smallest, np.nan)

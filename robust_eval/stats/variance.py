@@ -250,31 +250,3 @@ def pooled_share(part: Floats, whole: Floats, axis: int = 0) -> Floats:
     total = np.asarray(whole.sum(axis=axis))
     share: Floats = np.divide(part.sum(axis=axis), total, out=np.full(total.shape, np.nan), where=total != 0)
     return share
-
-
-def breaking_budget(accuracy: ArrayLike, budgets: ArrayLike, threshold: float = 0.5) -> Floats:
-    """Return (n,) the smallest sufficient reasoning budget: with it and with every larger one at least ``threshold`` of
-    the answers are right.
-
-    ``accuracy`` (n, B) is the share of right answers with each of the ``budgets`` (B,), ascending; NaN where there is
-    no answer. ``threshold`` is in (0, 1].
-
-    Returns
-    -------
-    inf where the largest budget is not enough although another one is (censored above); NaN for a fact that no budget
-    makes known, and where an accuracy is not known.
-
-    References
-    ----------
-    docs/methods.md, §7.
-
-    Examples
-    --------
-    >>> breaking_budget([[0, 1, 1], [1, 0, 1], [1, 1, 0], [0, 0, 0]], [0, 64, 256])
-    array([ 64., 256.,  inf,  nan])
-    """
-    values, grid = np.asarray(accuracy, dtype=float), np.asarray(budgets, dtype=float)
-    is_sufficient = values >= threshold - TOLERANCE
-    stays_sufficient = np.flip(np.logical_and.accumulate(np.flip(is_sufficient, axis=1), axis=1), axis=1)
-    smallest = np.where(stays_sufficient[:, -1], grid[stays_sufficient.argmax(axis=1)], np.inf)
-    return np.where(is_sufficient.any(axis=1) & ~np.isnan(values).any(axis=1), smallest, np.nan)

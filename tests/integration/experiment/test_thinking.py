@@ -17,6 +17,7 @@ from tiny_model import save_tiny_model
 
 from robust_eval.error import UserError
 from robust_eval.experiment.plan import SILENT_BUDGETS, server_warnings, stages_of
+from robust_eval.metric.thinking_metric import breaking_budget
 from robust_eval.model.local.transformers import Transformers
 from robust_eval.plot.figure_files import save_entries
 from robust_eval.plot.figure_registry import registered
@@ -24,7 +25,6 @@ from robust_eval.prompt.reasoning_budget import read_reasoning
 from robust_eval.report.terminal import print_summary
 from robust_eval.report.warnings import sampling_warnings
 from robust_eval.runs.figure_data import read_figure_data
-from robust_eval.stats.variance import breaking_budget
 from robust_eval.tracking.result import Result
 
 QUESTIONS, K = 8, 3

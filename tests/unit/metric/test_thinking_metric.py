@@ -7,7 +7,7 @@ from answer_rows import answer_row
 from robust_eval.answer import EXACT_CURVES, answer_table
 from robust_eval.error import UserError
 from robust_eval.metric.score import Measured, Score
-from robust_eval.metric.thinking_metric import ReasoningBudget, answers_of_traces, budgets_of
+from robust_eval.metric.thinking_metric import ReasoningBudget, answers_of_traces, breaking_budget, budgets_of
 from robust_eval.question import Question
 from robust_eval.report.score_presentation import present
 from robust_eval.stats.frs import factual_robustness_score
@@ -143,3 +143,19 @@ def test_frs_after_thought_is_that_of_the_mean_over_thoughts():
 def test_answers_without_a_budget_or_of_two_units_are_refused(forms: list[str]):
     with pytest.raises(UserError, match=r"^metric=thinking needs answers that state their reasoning budget"):
         scored([answer("a", form, "x") for form in forms])
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "found"),
+    [
+        ([0.0, 0.5, 1.0], 64),
+        ([0.5, 0.5, 0.5], 0),
+        ([0.9, 0.4, 0.9], 256),
+        ([0.9, 0.9, 0.4], np.inf),
+        ([0.4, 0.4, 0.4], np.nan),
+        ([0.9, np.nan, 0.9], np.nan),
+        ([0.3 + 0.2, 0.7 - 0.2, 0.1 * 5], 0),
+    ],
+)
+def test_a_fact_needs_the_smallest_budget_from_which_on_it_is_known(accuracy: list[float], found: float):
+    np.testing.assert_array_equal(breaking_budget([accuracy], [0, 64, 256]), [found])

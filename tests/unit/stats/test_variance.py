@@ -9,7 +9,6 @@ from json_lines import cases
 from robust_eval.stats.estimate import UNDEFINED, Estimate
 from robust_eval.stats.variance import (
     VarianceComponents,
-    breaking_budget,
     drawn_variance,
     exact_variance,
     pooled_share,
@@ -73,22 +72,6 @@ def test_with_one_thought_or_one_answer_after_each_nothing_is_known():
 def test_a_share_is_pooled_over_questions_and_resamples():
     part, whole = np.array([[0.1, -0.02], [0.0, 0.0]]), np.array([[0.2, 0.2], [0.0, 0.0]])
     np.testing.assert_allclose(pooled_share(part, whole, axis=1), [0.2, np.nan])
-
-
-@pytest.mark.parametrize(
-    ("accuracy", "found"),
-    [
-        ([0.0, 0.5, 1.0], 64),
-        ([0.5, 0.5, 0.5], 0),
-        ([0.9, 0.4, 0.9], 256),
-        ([0.9, 0.9, 0.4], np.inf),
-        ([0.4, 0.4, 0.4], np.nan),
-        ([0.9, np.nan, 0.9], np.nan),
-        ([0.3 + 0.2, 0.7 - 0.2, 0.1 * 5], 0),
-    ],
-)
-def test_a_fact_needs_the_smallest_budget_from_which_on_it_is_known(accuracy: list[float], found: float):
-    np.testing.assert_array_equal(breaking_budget([accuracy], [0, 64, 256]), [found])
 
 
 UNBALANCED = [(0, 0), (0, 0), (0, 0), (0, 1), (1, 0), (1, 0), (1, 1), (1, 1), (1, 1), (1, 2), (2, 0), (2, 0), (3, 0)]
