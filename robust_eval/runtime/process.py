@@ -2,6 +2,7 @@
 
 import io
 import os
+import shlex
 import signal
 import sys
 import threading
@@ -151,3 +152,11 @@ class Stopwatch:
             seconds = time.perf_counter() - start
             self.seconds[name] = round(self.seconds.get(name, 0.0) + seconds - self._inner, 3)
             self._inner = before + seconds
+
+
+def typed_command() -> str:
+    """Return the command that started this process, with the names of programs instead of their paths."""
+    first, *words = sys.orig_argv
+    script = [Path(word).name if Path(word).is_absolute() else word for word in words[:1]]
+    program = [] if script and not script[0].startswith("-") and not script[0].endswith(".py") else [Path(first).name]
+    return shlex.join([*program, *script, *words[1:]])

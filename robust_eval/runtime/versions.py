@@ -2,15 +2,14 @@
 
 import os
 import platform
-import shlex
 import subprocess
-import sys
 from datetime import datetime
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 
 import robust_eval
+from robust_eval.runtime.process import typed_command
 
 PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "scipy", "pyarrow", "hydra-core", "omegaconf", "mlflow")
 
@@ -64,11 +63,3 @@ def origin(run_id: str | None) -> dict[str, str]:
     versions = {name: value for name, value in environment().items() if value not in ("none", "not installed")}
     entries = {"command": typed_command(), "time": f"{datetime.now().astimezone():%d %B %Y, %H:%M %Z}"}
     return entries | ({} if run_id is None else {"run id": run_id}) | versions
-
-
-def typed_command() -> str:
-    """Return the command that started this process, with the names of programs instead of their paths."""
-    first, *words = sys.orig_argv
-    script = [Path(word).name if Path(word).is_absolute() else word for word in words[:1]]
-    program = [] if script and not script[0].startswith("-") and not script[0].endswith(".py") else [Path(first).name]
-    return shlex.join([*program, *script, *words[1:]])
