@@ -14,10 +14,10 @@ from robust_eval.gate.single_facts import Fact, SingleFacts
 from robust_eval.metric.presentation import Cell, Table, escaped, markdown_section
 from robust_eval.report.comparison_tables import shortened
 from robust_eval.report.page import drawing, template
-from robust_eval.runs.finished_runs import setting_value
 from robust_eval.runtime.text import number, printable, signed
 from robust_eval.runtime.versions import origin
 from robust_eval.stats.estimate import Estimate
+from robust_eval.tracking.flat_settings import setting_value
 
 VERDICT, JUNIT, SUMMARY_PAGE, PAGE = "verdict.json", "junit.xml", "verdict.md", "verdict.html"
 FIGURE = "margins"

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from robust_eval.runs.finished_runs import FinishedRun, setting_value, settings_that_count
+from robust_eval.runs.finished_runs import FinishedRun, settings_that_count
 from robust_eval.runtime.text import enumerated
+from robust_eval.tracking.flat_settings import setting_value
 
 _SCORING = ("metric", "metric.", "grader.", "reader.", "aggregator.", "question_types", "labels")
 """Prefixes of the settings that determine scores, and not answers."""

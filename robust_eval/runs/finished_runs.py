@@ -50,7 +50,7 @@ from robust_eval.runtime.registry import COMBINABLE_GROUPS
 from robust_eval.sampler.recorded_answers import RecordedConditions
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import Floats, Limits
-from robust_eval.tracking.flat_settings import AUTO, read_settings
+from robust_eval.tracking.flat_settings import AUTO, read_settings, setting_value
 from robust_eval.tracking.run_folder import (
     CONFIG,
     GRADED,
@@ -537,11 +537,6 @@ def _setting_label(name: str, word: str, value: Any) -> str:
     if name.endswith(".limit"):
         return text if value is None else f"{word} {text}"
     return f"{word}={text}" if word else text
-
-
-def setting_value(name: str, value: Any) -> str:
-    """Return the value of a run's setting in words: None is "all" for a limit, and "none" for others."""
-    return str(value) if value is not None else "all" if name.endswith(".limit") else "none"
 
 
 def _short(name: str, names: Sequence[str], separator: str = ".") -> str:

@@ -65,3 +65,8 @@ def effective(description: Mapping[str, object]) -> dict[str, object]:
     model = {name: value for name, value in description.items() if name.startswith("identity.")}
     settings: dict[str, object] = {f"model.{name.removeprefix('identity.')}": value for name, value in model.items()}
     return settings | {"dataset.fingerprint": description.get("loaded.dataset.fingerprint", "")}
+
+
+def setting_value(name: str, value: Any) -> str:
+    """Return the value of a run's setting in words: None is "all" for a limit, and "none" for others."""
+    return str(value) if value is not None else "all" if name.endswith(".limit") else "none"
