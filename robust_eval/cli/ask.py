@@ -22,13 +22,13 @@ from robust_eval.config.schema import register
 from robust_eval.error import UserError
 from robust_eval.experiment.models import Models
 from robust_eval.metric.agreement_metric import AnswerAgreement
-from robust_eval.metric.score import proportion
 from robust_eval.prompt.prompt import refuse_exemplars
 from robust_eval.question import LETTERS, Question
 from robust_eval.report.terminal import terminal, titled
 from robust_eval.runtime.console import configure_logging
 from robust_eval.runtime.process import Stopwatch, command
 from robust_eval.runtime.text import number
+from robust_eval.stats.estimate import proportion
 from robust_eval.store.base import Entries
 from robust_eval.store.stored_model import StoredModel
 

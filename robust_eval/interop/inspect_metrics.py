@@ -21,10 +21,10 @@ from robust_eval.metric.certainty_metric import AnswerCertainty
 from robust_eval.metric.frs_metric import FactualRobustness
 from robust_eval.metric.metric_spec import curve_and_temperature
 from robust_eval.metric.reliability_metric import PASS_HAT, TrialReliability, powers
-from robust_eval.metric.score import Measured, grid, mean_estimate, question_groups
+from robust_eval.metric.score import Measured, grid, question_groups
 from robust_eval.metric.score import Metric as OwnMetric
 from robust_eval.metric.uncertainty_metric import SCORES, ErrorDetection, specs_of
-from robust_eval.stats.estimate import Estimate, columns_of
+from robust_eval.stats.estimate import Estimate, columns_of, mean_estimate
 from robust_eval.stats.frs import breaking_temperature as breaking_temperatures
 from robust_eval.stats.frs import factual_robustness_score
 from robust_eval.stats.interval import SHARE, Floats, Limits

@@ -25,21 +25,11 @@ from robust_eval.answer import (
 from robust_eval.error import UserError
 from robust_eval.metric.label_correction import corrected_shares, corrected_spec
 from robust_eval.metric.metric_spec import DETAIL, MetricSpec, count_spec, share_spec
-from robust_eval.metric.score import (
-    Correction,
-    Measured,
-    Metric,
-    Score,
-    grid,
-    mean_estimate,
-    question_groups,
-    question_rows,
-    verdicts,
-)
+from robust_eval.metric.score import Correction, Measured, Metric, Score, grid, question_groups, question_rows, verdicts
 from robust_eval.question import Question
 from robust_eval.runtime.text import enumerated
 from robust_eval.stats.entropy import answer_entropy, miller_madow
-from robust_eval.stats.estimate import Estimate, columns_of
+from robust_eval.stats.estimate import Estimate, columns_of, mean_estimate
 from robust_eval.stats.interval import SHARE, Floats, Limits
 
 ENTROPY = MetricSpec(

@@ -23,20 +23,11 @@ from robust_eval.metric.metric_spec import (
     point,
     share_spec,
 )
-from robust_eval.metric.score import (
-    Measured,
-    Metric,
-    Score,
-    count_defined,
-    masked,
-    median_estimate,
-    question_groups,
-    verdicts,
-)
+from robust_eval.metric.score import Measured, Metric, Score, question_groups, verdicts
 from robust_eval.prompt.pushback import read_pushback
 from robust_eval.question import Question
 from robust_eval.sampler.base import TURN, Sampler
-from robust_eval.stats.estimate import Estimate, columns_of
+from robust_eval.stats.estimate import Estimate, columns_of, count_defined, masked, median_estimate
 from robust_eval.stats.frs import TOLERANCE, breaking_temperature
 from robust_eval.stats.interval import Floats, share_of
 from robust_eval.stats.survival import holds_beyond, kaplan_meier

@@ -35,12 +35,7 @@ from robust_eval.metric.score import (
     Measured,
     Metric,
     Score,
-    count_defined,
-    estimate,
     grid,
-    masked,
-    mean_estimate,
-    median_estimate,
     question_groups,
     question_rows,
     trial_grid,
@@ -58,7 +53,7 @@ from robust_eval.stats.corrected_breaks import (
 )
 from robust_eval.stats.correction import MIN_LABELS
 from robust_eval.stats.correlation import kendall, pearson
-from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.estimate import Estimate, count_defined, estimate, masked, mean_estimate, median_estimate
 from robust_eval.stats.frs import MAX_TOTAL, breaking_temperature, factual_robustness_score, top_entropy
 from robust_eval.stats.interval import SHARE, Floats, defined_mean
 from robust_eval.stats.survival import holds_beyond, kaplan_meier

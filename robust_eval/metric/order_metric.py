@@ -13,11 +13,11 @@ import pyarrow as pa
 from robust_eval.answer import NO_REPLY, rows, temperatures_of
 from robust_eval.error import UserError
 from robust_eval.metric.metric_spec import RUN, MetricSpec, share_spec
-from robust_eval.metric.score import Measured, Metric, Score, count_defined, mean_estimate, question_groups, verdicts
+from robust_eval.metric.score import Measured, Metric, Score, question_groups, verdicts
 from robust_eval.prompt.arrangement import FORMS, GIVEN, Arrangement, read_arrangement
 from robust_eval.question import Question
 from robust_eval.sampler.base import ORDER
-from robust_eval.stats.estimate import UNDEFINED, Estimate, columns_of
+from robust_eval.stats.estimate import UNDEFINED, Estimate, columns_of, count_defined, mean_estimate
 from robust_eval.stats.interval import SHARE, Floats, share_of
 from robust_eval.stats.position_bias import cochran_q, place_bias
 

@@ -22,7 +22,6 @@ from robust_eval.metric.score import (
     Measured,
     Metric,
     Score,
-    masked,
     question_groups,
     question_rows,
     refuse_single_answers,
@@ -32,7 +31,7 @@ from robust_eval.prompt.pushback import read_pushback
 from robust_eval.question import Question
 from robust_eval.sampler.base import TURN
 from robust_eval.stats.agreement import question_agreement
-from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.estimate import Estimate, masked
 from robust_eval.stats.interval import SHARE, Floats, share_of
 from robust_eval.stats.pass_rates import SLICK, g_pass_at_k, pass_at_k, pass_hat_k, slick
 

@@ -1,13 +1,13 @@
-"""Scores: the input and the output of a metric, the base class of metrics, and estimates over questions."""
+"""Scores: the input and the output of a metric, the base class of metrics, and grids of the answers to score."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from robust_eval.answer import EXACT_CURVES, NO_ANSWER, NO_REPLY, EarlyStopping, has_outcome, with_columns
 from robust_eval.error import UserError
@@ -15,8 +15,8 @@ from robust_eval.metric.metric_spec import MetricSpec, headline_temperatures, po
 from robust_eval.metric.presentation import Presentation
 from robust_eval.question import Question
 from robust_eval.sampler.base import Sampler
-from robust_eval.stats.estimate import Estimate, with_interval
-from robust_eval.stats.interval import SHARE, UNKNOWN, Floats, Limits, bootstrap, drop_degenerate, mean_bounds, wilson
+from robust_eval.stats.estimate import Estimate, count_defined, mean_estimate, with_interval
+from robust_eval.stats.interval import SHARE, UNKNOWN, Floats, Limits
 
 
 @dataclass
@@ -331,62 +331,6 @@ def counted_answers(graded: pa.Table, estimator: str = "trials") -> pa.Table:
     probability for an enumerated answer (estimator ``exact``).
     """
     return graded if estimator == "exact" else with_columns(graded, {"weight": np.ones(graded.num_rows)})
-
-
-def mean_estimate(values: Floats, groups: Sequence[str] | None, limits: Limits = UNKNOWN) -> Estimate:
-    """Return the mean over questions, without undefined ones (NaN), with its interval
-    (:func:`~robust_eval.stats.interval.mean_bounds`).
-    """
-    defined = ~np.isnan(values)
-    if not defined.any():
-        return Estimate(float("nan"))
-    labels = None if groups is None else np.asarray(groups)[defined]
-    return Estimate(float(np.mean(values[defined])), *mean_bounds(values[defined], limits, labels))
-
-
-def estimate(
-    statistic: Callable[..., Any],
-    arrays: Sequence[Floats],
-    groups: Sequence[str] | None,
-    seed: int,
-    defined: NDArray[np.bool_],
-) -> Estimate:
-    """Return a statistic of per-question arrays (only the ``defined`` questions), with its bootstrap interval if there
-    is one.
-    """
-    if not defined.any():
-        return Estimate(float("nan"))
-    chosen = [array[defined] for array in arrays]
-    labels = None if groups is None else np.asarray(groups)[defined]
-    low, high = bootstrap(statistic, *chosen, groups=labels, seed=seed)
-    return Estimate(float(statistic(*chosen)), *drop_degenerate(low, high))
-
-
-def median_estimate(values: Floats) -> Estimate:
-    """Return the median of the defined values, such as breaking temperatures; inf where half or more are unbroken."""
-    defined = values[~np.isnan(values)]
-    return Estimate(float(np.median(defined)) if len(defined) else float("nan"))
-
-
-def count_defined(values: Floats) -> int:
-    """Return the number of values that are not NaN."""
-    return int(np.count_nonzero(~np.isnan(values)))
-
-
-def masked(mask: NDArray[np.bool_], values: ArrayLike) -> Floats:
-    """Return the values inside the mask, as numbers; NaN elsewhere."""
-    return np.where(mask, np.asarray(values, dtype=float), np.nan)
-
-
-def proportion(count: int, of: int) -> Estimate:
-    """Return a share of independent items with its 95 % interval (Wilson, 1927); undefined of nothing.
-
-    >>> [round(number, 3) for number in proportion(483, 500)]
-    [0.966, 0.946, 0.979]
-    """
-    if of == 0:
-        return Estimate(float("nan"))
-    return Estimate(count / of, *wilson(count, of))
 
 
 def refuse_single_answers(metric: str, repetitions: float, samplers: str) -> None:

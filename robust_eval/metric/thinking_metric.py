@@ -17,21 +17,11 @@ from robust_eval.metric.agreement_metric import AnswerAgreement
 from robust_eval.metric.frs_metric import FactualRobustness
 from robust_eval.metric.greedy import greedy_verdicts
 from robust_eval.metric.metric_spec import DETAIL, RUN, MetricSpec, count_spec, nearest_to_one, point, share_spec
-from robust_eval.metric.score import (
-    Measured,
-    Metric,
-    Score,
-    count_defined,
-    estimate,
-    masked,
-    median_estimate,
-    question_groups,
-    verdicts,
-)
+from robust_eval.metric.score import Measured, Metric, Score, question_groups, verdicts
 from robust_eval.prompt.reasoning_budget import Budget, read_reasoning, sorted_budgets
 from robust_eval.question import Question
 from robust_eval.sampler.base import REASONING, Sampler
-from robust_eval.stats.estimate import UNDEFINED, Estimate, columns_of
+from robust_eval.stats.estimate import UNDEFINED, Estimate, columns_of, count_defined, estimate, masked, median_estimate
 from robust_eval.stats.frs import TOLERANCE, breaking_temperature, factual_robustness_score
 from robust_eval.stats.interval import SHARE, Floats, share_of
 from robust_eval.stats.variance import Variance, drawn_variance, exact_variance, pooled_share

@@ -14,12 +14,12 @@ from robust_eval.metric.certainty_metric import INVALID_LABEL, labelled_replies
 from robust_eval.metric.frs_metric import FactualRobustness
 from robust_eval.metric.greedy import greedy_verdicts
 from robust_eval.metric.metric_spec import RUN, MetricSpec, nearest_to_one
-from robust_eval.metric.score import Measured, Metric, Score, count_defined, grid, question_groups
+from robust_eval.metric.score import Measured, Metric, Score, grid, question_groups
 from robust_eval.model.logprobs import is_whole
 from robust_eval.question import Question
 from robust_eval.runtime.text import enumerated
 from robust_eval.stats.entropy import answer_entropy
-from robust_eval.stats.estimate import UNDEFINED, Estimate, columns_of
+from robust_eval.stats.estimate import UNDEFINED, Estimate, columns_of, count_defined
 from robust_eval.stats.frs import breaking_temperature
 from robust_eval.stats.interval import SHARE, Floats, defined_mean, mean_bounds
 from robust_eval.stats.uncertainty import LEAST_SURE, calibration_errors, coverage_at_risk, error_ranking

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from robust_eval.answer import rows, temperature_name, temperatures_of
-from robust_eval.metric.score import proportion
 from robust_eval.normalization import normalize
 from robust_eval.prompt.prompt import prompt_for
 from robust_eval.prompt.pushback import form_of_all
@@ -21,6 +20,7 @@ from robust_eval.question import LETTERS, Question
 from robust_eval.report.branches import Path, top_branches
 from robust_eval.runs.question_status import VERDICTS, verdict
 from robust_eval.runtime.text import number, printable_lines
+from robust_eval.stats.estimate import proportion
 from robust_eval.tracking.result import Result
 
 MAX_ANSWERS = 12

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from robust_eval.metric.agreement_metric import of_scenario
 from robust_eval.metric.frs_tables import type_shares
 from robust_eval.metric.metric_spec import curve_and_temperature, point
-from robust_eval.metric.score import mean_estimate
 from robust_eval.runs.finished_runs import FinishedRun
-from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.estimate import Estimate, mean_estimate
 
 COLUMNS = ("subject", "scenario", "dataset", "kind", "questions", "metric", *Estimate._fields, "n", "mean")
 """Columns of the frame of scenarios: ``kind`` is empty for the questions of one scenario in one data set, AVG for the

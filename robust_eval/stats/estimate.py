@@ -1,13 +1,25 @@
-"""Estimates: a value with its confidence interval, and its text form."""
+"""Estimates over questions: a value with its confidence interval, and its text form."""
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from robust_eval.runtime.text import number
-from robust_eval.stats.interval import SHARE, UNKNOWN, Floats, check_level, mean_bounds, paired_share_bounds
+from robust_eval.stats.interval import (
+    SHARE,
+    UNKNOWN,
+    Floats,
+    Limits,
+    bootstrap,
+    check_level,
+    drop_degenerate,
+    mean_bounds,
+    paired_share_bounds,
+    wilson,
+)
 
 
 class Estimate(NamedTuple):
@@ -15,7 +27,7 @@ class Estimate(NamedTuple):
     bounds where there is no interval.
 
     No interval is without width: where all questions are alike, it is exact or there is none
-    (:func:`robust_eval.metric.score.mean_estimate`).
+    (:func:`mean_estimate`).
     """
 
     value: float
@@ -167,3 +179,61 @@ def bounds(low: float, high: float, form: str = ".3f") -> str:
         if low == high or words[0] != words[1]:
             break
     return " to ".join(words)
+
+
+def mean_estimate(values: Floats, groups: Sequence[str] | None, limits: Limits = UNKNOWN) -> Estimate:
+    """Return the estimate of a mean over questions, without undefined ones (NaN), with its interval
+    (:func:`~robust_eval.stats.interval.mean_bounds`).
+    """
+    defined = ~np.isnan(values)
+    if not defined.any():
+        return Estimate(float("nan"))
+    labels = None if groups is None else np.asarray(groups)[defined]
+    return Estimate(float(np.mean(values[defined])), *mean_bounds(values[defined], limits, labels))
+
+
+def estimate(
+    statistic: Callable[..., Any],
+    arrays: Sequence[Floats],
+    groups: Sequence[str] | None,
+    seed: int,
+    defined: NDArray[np.bool_],
+) -> Estimate:
+    """Return the estimate of a statistic of per-question arrays (only the ``defined`` questions), with its bootstrap
+    interval if there is one.
+    """
+    if not defined.any():
+        return Estimate(float("nan"))
+    chosen = [array[defined] for array in arrays]
+    labels = None if groups is None else np.asarray(groups)[defined]
+    low, high = bootstrap(statistic, *chosen, groups=labels, seed=seed)
+    return Estimate(float(statistic(*chosen)), *drop_degenerate(low, high))
+
+
+def median_estimate(values: Floats) -> Estimate:
+    """Return the estimate of a median of the defined values, such as breaking temperatures; inf where half or more are
+    unbroken.
+    """
+    defined = values[~np.isnan(values)]
+    return Estimate(float(np.median(defined)) if len(defined) else float("nan"))
+
+
+def count_defined(values: Floats) -> int:
+    """Return the number of values on which an estimate rests: those that are not NaN."""
+    return int(np.count_nonzero(~np.isnan(values)))
+
+
+def masked(mask: NDArray[np.bool_], values: ArrayLike) -> Floats:
+    """Return the values of an estimate inside the mask, as numbers; NaN elsewhere."""
+    return np.where(mask, np.asarray(values, dtype=float), np.nan)
+
+
+def proportion(count: int, of: int) -> Estimate:
+    """Return the estimate of a share of independent items with its 95 % interval (Wilson, 1927); undefined of nothing.
+
+    >>> [round(number, 3) for number in proportion(483, 500)]
+    [0.966, 0.946, 0.979]
+    """
+    if of == 0:
+        return Estimate(float("nan"))
+    return Estimate(count / of, *wilson(count, of))

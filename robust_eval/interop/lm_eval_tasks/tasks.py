@@ -28,14 +28,14 @@ from robust_eval.grader.reply_grader import ReplyGrader
 from robust_eval.interop.own_mark import MARK, mark_of
 from robust_eval.metric.certainty_metric import AnswerCertainty
 from robust_eval.metric.reliability_metric import PASS_HAT, TrialReliability, powers
-from robust_eval.metric.score import Measured, grid, mean_estimate, question_groups, verdicts
+from robust_eval.metric.score import Measured, grid, question_groups, verdicts
 from robust_eval.metric.uncertainty_metric import ErrorDetection
 from robust_eval.prompt.prompt import prompt_for, refuse_exemplars
 from robust_eval.prompt.templates import FEW_SHOT
 from robust_eval.question import LETTERS, Question
 from robust_eval.reader.reply import FirstLineReader, ReplyReader
 from robust_eval.sampler.known_facts import GRID
-from robust_eval.stats.estimate import UNDEFINED
+from robust_eval.stats.estimate import UNDEFINED, mean_estimate
 from robust_eval.stats.frs import breaking_temperature
 from robust_eval.stats.interval import Floats
 from robust_eval.stats.uncertainty import error_ranking

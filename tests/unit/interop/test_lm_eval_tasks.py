@@ -21,7 +21,7 @@ from robust_eval.interop.lm_eval_tasks.tasks import (
     RepeatedQuestions,
     aggregations,
 )
-from robust_eval.metric.score import mean_estimate
+from robust_eval.stats.estimate import mean_estimate
 
 ROME = {"id": "it", "question": "What is the capital of Italy?", "answers": ["Rome"]}
 LOADED = cache(named_questions)

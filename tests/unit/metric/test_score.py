@@ -3,19 +3,9 @@ import math
 import numpy as np
 import pytest
 from answer_rows import answer_row
-from scipy import stats
 
 from robust_eval.answer import answer_table
-from robust_eval.metric.score import (
-    Measured,
-    Score,
-    counted_answers,
-    estimate,
-    grid,
-    mean_estimate,
-    proportion,
-    question_groups,
-)
+from robust_eval.metric.score import Measured, Score, counted_answers, grid, question_groups
 from robust_eval.question import Question
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import SHARE
@@ -23,10 +13,6 @@ from robust_eval.stats.interval import SHARE
 
 def answer(question_id, temperature, correct, outcome="ok", weight=1.0):
     return answer_row(question_id, temperature=temperature, correct=correct, outcome=outcome, weight=weight)
-
-
-def pearson(x, y):
-    return stats.pearsonr(x, y).statistic
 
 
 def test_flat_names_every_figure_once_with_its_bounds_where_it_has_them():
@@ -135,36 +121,6 @@ def test_a_temperature_without_any_reply_has_no_accuracy():
     np.testing.assert_array_equal(result.accuracy, [[1, np.nan], [0, np.nan], [np.nan, np.nan]])
 
 
-def test_undefined_questions_are_left_out_of_a_mean_and_of_its_interval():
-    values = np.array([np.nan, 0.0, np.nan, 1.0])
-    assert mean_estimate(values, None, (0.0, 2.0)) == mean_estimate(np.array([0.0, 1.0]), None, (0.0, 2.0))
-
-
-def test_the_mean_of_undefined_questions_is_undefined():
-    result = mean_estimate(np.array([np.nan, np.nan]), ["g", "g"])
-    assert result == pytest.approx((math.nan, math.nan, math.nan), nan_ok=True)
-
-
-def test_groups_stay_with_their_questions_when_undefined_ones_are_left_out():
-    values = np.array([np.nan, 0.0, 0.0, 1.0, 1.0])
-    labels = ["h", "g", "g", "h", "h"]
-    assert mean_estimate(values, labels, SHARE) == mean_estimate(values[1:], labels[1:], SHARE)
-    assert mean_estimate(values, labels, SHARE) != mean_estimate(values[1:], ["h", "g", "h", "g"], SHARE)
-
-
-def test_an_estimate_takes_only_the_defined_questions_of_every_array():
-    x = np.array([1.0, 2.0, 3.0, np.nan, 5.0, 9.0])
-    y = np.array([2.0, 1.0, 4.0, 7.0, np.nan, 8.0])
-    defined = ~np.isnan(x) & ~np.isnan(y)
-    result = estimate(pearson_where_defined, [x, y], None, seed=0, defined=defined)
-    assert result.value == pytest.approx(pearson([1, 2, 3, 9], [2, 1, 4, 8]), rel=1e-12)
-    assert -1 <= result.low < result.value < result.high <= 1 + 1e-12
-
-
-def pearson_where_defined(x, y):
-    return pearson(x, y) if np.ptp(x) > 0 and np.ptp(y) > 0 else math.nan
-
-
 def test_questions_without_any_group_have_no_groups():
     assert question_groups([Question("a", "?"), Question("b", "?")]) is None
 
@@ -194,10 +150,6 @@ def test_enumerated_answers_count_by_their_probability_even_if_trials_could_weig
     measured = Measured(answer_table([]), answer_table(rows), estimator="exact")
     assert measured.graded["weight"].to_pylist() == weights
     assert grid(["a"], measured.graded).accuracy == pytest.approx(np.array([[weights[0] / sum(weights)]]))
-
-
-def test_a_share_of_nothing_is_undefined():
-    assert all(math.isnan(number) for number in proportion(0, 0))
 
 
 def test_a_share_of_questions_that_are_all_alike_has_the_exact_interval():
