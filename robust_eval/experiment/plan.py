@@ -36,7 +36,7 @@ from robust_eval.runtime.process import Stopwatch
 from robust_eval.runtime.text import duration
 from robust_eval.sampler.base import REASONING, TURN
 from robust_eval.sampler.recorded_answers import RecordedAnswers
-from robust_eval.store.answer_rows import answers_key
+from robust_eval.store.keys_and_rows import answers_key
 from robust_eval.store.stored_model import NotStoredError, StoredModel
 from robust_eval.tracking.flat_settings import read_settings
 from robust_eval.tracking.run_folder import CONFIG, GRADED, SUMMARY

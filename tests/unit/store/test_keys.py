@@ -6,7 +6,7 @@ from robust_eval.grader.answer_matcher import AnswerMatcher
 from robust_eval.model.base import Enumeration, Request
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.store import answer_rows
-from robust_eval.store.answer_rows import answers_key
+from robust_eval.store.keys_and_rows import answers_key
 
 LOCAL, SERVED = {"weights": "a model"}, {"server": "http://localhost", "model": "a model"}
 

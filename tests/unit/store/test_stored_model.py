@@ -20,8 +20,8 @@ from robust_eval.model.base import Completion, Curve, Enumeration, Item, Languag
 from robust_eval.model.model_config import ModelConfig
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime.process import Stopwatch
-from robust_eval.store.answer_rows import answers_key
 from robust_eval.store.base import NoStore, Store
+from robust_eval.store.keys_and_rows import answers_key
 from robust_eval.store.sqlite import FILE, SqliteStore
 from robust_eval.store.stored_model import StoredModel
 

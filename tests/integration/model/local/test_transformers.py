@@ -27,7 +27,7 @@ from robust_eval.model.local.transformers_model import TransformersModel
 from robust_eval.model.reply_tables import answers_of
 from robust_eval.prompt.prompt import Prompt, prompt_for
 from robust_eval.question import Question
-from robust_eval.store.answer_rows import answers_key
+from robust_eval.store.keys_and_rows import answers_key
 
 DROPS_SYSTEM = "{% for m in messages if m.role != 'system' %}<{{ m.role }}>{{ m.content }}{% endfor %}<bot>"
 REFUSES_SYSTEM = (

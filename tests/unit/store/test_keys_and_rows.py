@@ -1,7 +1,7 @@
 import pyarrow as pa
 import pytest
 
-from robust_eval.store.answer_rows import Tables
+from robust_eval.store.keys_and_rows import Tables
 
 N = pa.schema({"n": pa.int64(), "text": pa.string()})
 
