@@ -20,6 +20,7 @@ import numpy as np
 
 from robust_eval.model.base import Call, Item
 from robust_eval.model.served.probe import Capabilities
+from robust_eval.model.served.refusals import REMEDY
 from robust_eval.model.served.service_settings import ServiceSettings
 from robust_eval.model.served.transport.service import Choice, ServiceResponse
 from robust_eval.model.served.transport.token_logprobs import Token, logprob_fields
@@ -145,3 +146,21 @@ def without_logprobs(response: ServiceResponse) -> ServiceResponse:
 def _log_sum(values: Sequence[float]) -> float:
     """Return the logarithm of the sum of exp(value)."""
     return float(np.logaddexp.reduce(values))
+
+
+def repeats_itself(settings: ServiceSettings, temperature: float) -> str:
+    """Return the message that replies are equal too often for independent draws, with a remedy."""
+    return (
+        f"{settings.server} repeats itself: its replies at temperature {temperature:g} agree so often that "
+        "independent draws with these log-probabilities would do so in fewer than one in a billion runs; "
+        f"{REMEDY}, and set another store.folder, because this one contains its replies"
+    )
+
+
+def draws_otherwise(settings: ServiceSettings, temperature: float, drawn_at: float) -> str:
+    """Return the message that replies are drawn as if at another temperature, with a remedy."""
+    return (
+        f"according to its log-probabilities, {settings.server} draws at temperature {temperature:g} as if at about "
+        f"{drawn_at:g}. It caps or ignores the temperature, or silently truncates the distribution: set "
+        f"model.{f'highest_temperature={drawn_at:g}' if drawn_at < temperature else 'takes_temperature=false'}"
+    )

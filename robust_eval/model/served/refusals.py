@@ -115,21 +115,3 @@ def unfaithful(settings: ServiceSettings, can: Capabilities) -> Iterator[str]:
             f"{settings.server} answers a request for several replies (n) with copies of one: the run sends one "
             "request for each reply"
         )
-
-
-def repeats_itself(settings: ServiceSettings, temperature: float) -> str:
-    """Return the message that replies are equal too often for independent draws, with a remedy."""
-    return (
-        f"{settings.server} repeats itself: its replies at temperature {temperature:g} agree so often that "
-        "independent draws with these log-probabilities would do so in fewer than one in a billion runs; "
-        f"{REMEDY}, and set another store.folder, because this one contains its replies"
-    )
-
-
-def draws_otherwise(settings: ServiceSettings, temperature: float, drawn_at: float) -> str:
-    """Return the message that replies are drawn as if at another temperature, with a remedy."""
-    return (
-        f"according to its log-probabilities, {settings.server} draws at temperature {temperature:g} as if at about "
-        f"{drawn_at:g}. It caps or ignores the temperature, or silently truncates the distribution: set "
-        f"model.{f'highest_temperature={drawn_at:g}' if drawn_at < temperature else 'takes_temperature=false'}"
-    )

@@ -27,7 +27,14 @@ from robust_eval.model.base import (
 from robust_eval.model.served.background import Background, run_sync
 from robust_eval.model.served.batch_transport import BatchTransport
 from robust_eval.model.served.completions import Intake, by_prefix, extra_body, request_body, truncation, unanswered
-from robust_eval.model.served.draw_watch import CERTAIN, DrawWatch, draw_watch, without_logprobs
+from robust_eval.model.served.draw_watch import (
+    CERTAIN,
+    DrawWatch,
+    draw_watch,
+    draws_otherwise,
+    repeats_itself,
+    without_logprobs,
+)
 from robust_eval.model.served.exact.continuation import (
     Ask,
     Continuation,
@@ -40,13 +47,7 @@ from robust_eval.model.served.exact.exact_answers import LogprobClient, exact_re
 from robust_eval.model.served.limits.rate_limiter import MAX_BATCHED, EndedError, LocalRateLimiter, RateLimiter
 from robust_eval.model.served.limits.retries import Attempts, Patience
 from robust_eval.model.served.probe import CACHE, REASONING_LIMIT, SHORT, Capabilities, daily_cache_key, probe
-from robust_eval.model.served.refusals import (
-    draws_otherwise,
-    refusal,
-    repeats_itself,
-    taken_temperatures,
-    unfaithful,
-)
+from robust_eval.model.served.refusals import refusal, taken_temperatures, unfaithful
 from robust_eval.model.served.service_settings import ServiceSettings
 from robust_eval.model.served.structured import find_restriction
 from robust_eval.model.served.transport.service import Answering, Service, ServiceResponse, UnansweredError
