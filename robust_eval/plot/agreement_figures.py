@@ -11,9 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from robust_eval.metric.metric_spec import nearest_to_one
-from robust_eval.plot.colours import BLUE, GREY, INKS, QUALITATIVE, RED, SEQUENTIAL
+from robust_eval.plot.colours import BLUE, GREY, INKS, QUALITATIVE, RED, SEQUENTIAL, ink
 from robust_eval.plot.figure_registry import run_figure
-from robust_eval.plot.style import ink, legend_below, root, values_and_whiskers
+from robust_eval.plot.style import legend_below, root, values_and_whiskers
 from robust_eval.runs.figure_data import FigureData
 from robust_eval.runtime.text import number
 

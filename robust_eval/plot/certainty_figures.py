@@ -15,9 +15,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
-from robust_eval.plot.colours import GREY, INKS, QUALITATIVE, RED
+from robust_eval.plot.colours import GREY, INKS, QUALITATIVE, RED, ink
 from robust_eval.plot.figure_registry import run_figure
-from robust_eval.plot.style import ink, legend_below, legend_outside, panels, root
+from robust_eval.plot.style import legend_below, legend_outside, panels, root
 from robust_eval.question import PHYSICS_CATEGORIES
 from robust_eval.runs.figure_data import FigureData
 from robust_eval.stats.entropy import FAMILIES, entropy_of

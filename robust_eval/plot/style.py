@@ -25,12 +25,11 @@ from typing import Any
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 from matplotlib.text import Text
 
-from robust_eval.plot.colours import GREY, INKS
+from robust_eval.plot.colours import GREY
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import Floats
 
@@ -147,17 +146,6 @@ def values_and_whiskers(estimates: Iterable[Estimate]) -> tuple[Floats, Floats]:
     """
     value, low, high = np.array(list(estimates), dtype=float).reshape(-1, 3).T
     return value, np.maximum([value - low, high - value], 0)
-
-
-def ink(background: Any) -> str:
-    """Return the text colour for a background: the one of ``INKS`` with the higher contrast (WCAG 2).
-
-    >>> ink("white"), ink("#440154")
-    ('#010101', '#fefefe')
-    """
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(background)]
-    luminance = sum(share * c for share, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
-    return INKS[0] if (luminance + 0.05) / 0.05 > 1.05 / (luminance + 0.05) else INKS[1]
 
 
 def panels(axes: Axes, number: int, columns: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
