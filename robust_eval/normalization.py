@@ -151,19 +151,17 @@ def has_words(form: str, words: str) -> bool:
     """
     if f" {words} " in f" {form} ":
         return True
-    return _OPEN_ENDED.search(words) is not None and whole_words(words).search(form) is not None
+    return (
+        not words.isascii() and _OPEN_ENDED.search(words) is not None and _whole_words(words).search(form) is not None
+    )
 
 
 @lru_cache(maxsize=1 << 14)
-def whole_words(*forms: str) -> re.Pattern[str]:
-    """Return a pattern that matches any of some normalised forms in another, as whole words."""
-    return re.compile("|".join(map(_between_boundaries, forms)))
-
-
-def _between_boundaries(form: str) -> str:
+def _whole_words(form: str) -> re.Pattern[str]:
+    """Return a pattern that matches a normalised form in another, as whole words."""
     before = "" if re.match(f"[{UNSEGMENTED}]", form) else r"(?<!\S)"
     after = "" if re.search(f"[{UNSEGMENTED}{_HANGUL}]\\Z", form) else r"(?!\S)"
-    return f"{before}{re.escape(form)}{after}"
+    return re.compile(f"{before}{re.escape(form)}{after}")
 
 
 def is_one_character(form: str) -> bool:

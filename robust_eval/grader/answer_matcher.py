@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from robust_eval.grader.accepted import compounds, holds_compound, with_spellings
+from robust_eval.grader.accepted import compounds, holds, holds_compound, with_spellings
 from robust_eval.grader.prefix_state import PrefixStates
 from robust_eval.model.base import NextTokens
 from robust_eval.model.token_texts import Ids, Mask, TokenTexts, incomplete_bytes, is_boundary
@@ -29,9 +29,9 @@ from robust_eval.normalization import (
     UNITS,
     UNSEGMENTED,
     forms,
+    has_words,
     normalize,
     unified,
-    whole_words,
 )
 from robust_eval.numerals import LARGE_NUMBERS, NUMBERS, ORDINALS, ROMAN
 
@@ -43,7 +43,6 @@ _MAY_GO_ON = re.compile(rf"(?:\d|\b(?:{_WORDS_OF_A_NUMBER}|and|a|of|no|minus|neg
 _NUMBER = re.compile(rf"\d|\b(?:{_WORDS_OF_A_NUMBER})\b")
 _DELICATE = re.compile(rf"{_NUMBER.pattern}|(?<!\S)[^\W\d_](?!\S)|[^\w\s]")
 """Forms that later text may change: a number, a single letter, a sign."""
-_WHOLE = r"(?<![^\W_])(?:{})(?![^\W_])"  # no adjacent letter or digit
 _ALPHANUMERIC_START = re.compile("[a-z0-9]")
 _ALPHANUMERIC = re.compile(r"[^\W_]+")
 _ALPHANUMERIC_RUNS = re.compile(r"[\W_]+")
@@ -94,18 +93,6 @@ class AnswerMatcher:
         self._numbers = [parts for word in numbers for parts in _parts_of_number(word)]
 
     @cached_property  # most runs use only the identity of a matcher
-    def _pattern(self) -> re.Pattern[str]:
-        return whole_words(*self._accepted)
-
-    @cached_property
-    def _needed_pattern(self) -> re.Pattern[str]:
-        return re.compile(_WHOLE.format("|".join(map(re.escape, self._needed))))
-
-    @cached_property
-    def _plain_pattern(self) -> re.Pattern[str]:
-        return whole_words(*self._plain) if self._plain else re.compile(r"(?!)")
-
-    @cached_property
     def _states(self) -> PrefixStates:
         return PrefixStates(self._accepted, self._accents, self._delicate, self.right)
 
@@ -116,8 +103,7 @@ class AnswerMatcher:
     def right(self, reply: str) -> bool:
         """Return True if the matcher finds an accepted answer in the first line of a reply."""
         return any(
-            self._pattern.search(form) is not None or holds_compound(form, self._compounds)
-            for form in forms(reply, self._accents)
+            holds(form, self._accepted) or holds_compound(form, self._compounds) for form in forms(reply, self._accents)
         )
 
     def next_tokens(self, prefix: bytes, texts: TokenTexts) -> NextTokens:
@@ -146,6 +132,7 @@ class AnswerMatcher:
                     shared[key] = _matcher(stand_in.answer)._judged((stand_in.prefix + key).encode())
                 right[token], decided[token] = shared[key]
                 continue
+            key = key.removeprefix(" ") if text.endswith(" ") else key
             if key not in judged:  # "one", "One" and "ONE" have one key
                 possible = self._possible(start + key)
                 judged[key] = self._judged((text + key).encode()) if possible else (False, False)
@@ -167,7 +154,7 @@ class AnswerMatcher:
 
     def _possible(self, text: str) -> bool:
         """Return True if a word of the reply may be the last of an accepted answer; else the reply cannot be right."""
-        if self._needed_pattern.search(text) or not text.isascii():
+        if not (text.isascii() and self._needed.isdisjoint(_ALPHANUMERIC.findall(text))):
             return True
         letters = _ALPHANUMERIC_RUNS.sub("", text)  # signs and spaces within words are optional
         if any(word in letters for word in (*self._needed, *self._compounds)):
@@ -211,7 +198,7 @@ class AnswerMatcher:
 
     def _settled(self, reply: str) -> bool:
         """Return True if the reply contains an accepted answer that no later word can change."""
-        return self._plain_pattern.search(normalize(reply, self._accents)) is not None
+        return holds(normalize(reply, self._accents), self._plain)
 
     def _decisive(self, prefix: bytes, text: str, texts: TokenTexts) -> set[int]:
         """Return the tokens that might complete an accepted answer or undo it."""
@@ -400,8 +387,7 @@ class _Lexicon:
 
     def _numbers_with(self, word: str) -> list[int]:
         """Return the tokens of :attr:`number_ids` that normalise to a word, alone or after one ("x-4", "x.4")."""
-        pattern = whole_words(word)
-        return [token for token, form in self._number_forms if word in form and pattern.search(form)]
+        return [token for token, form in self._number_forms if has_words(form, word)]
 
     @cached_property
     def _number_forms(self) -> list[tuple[int, str]]:

@@ -32,6 +32,7 @@ _MAX_DIGITS = 28
 """Maximum number of digits of a number that has a placeholder."""
 _SEPARATORS = re.compile(r"[\"(\[{\\|:;?@~]+")
 """Marks that only separate words."""
+_LINE_BREAK = re.compile("[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
 _LOWER = str.maketrans({**dict(zip(ascii_uppercase, ascii_lowercase, strict=True)), "`": "'", "’": "'", "&": " and "})
 _FOREIGN_WORD = re.compile(r"(?<!\w)[a-z]*[^\W\d_a-z][^\W\d_]*(?!\w)")
 _UNSEGMENTED = re.compile(f"[{UNSEGMENTED}]")
@@ -111,9 +112,10 @@ class PrefixStates:
 
     def of(self, prefix: bytes) -> bytes:
         """Return the canonical prefix after which each token has the same outcome as after ``prefix``."""
-        if not self._applies(prefix):
+        text = _decoded(prefix)
+        if not self._applies(text):
             return prefix
-        text = _decoded(prefix).translate(_LOWER)
+        text = text.translate(_LOWER)
         if self._are_words and self._begins_no_answer(text):
             return _encoded(self._placeholder + self._end_of_other_word(text))
         text = self._masked(text)
@@ -126,11 +128,11 @@ class PrefixStates:
     def of_reply(self, reply: bytes) -> str:
         """Return the canonical prefix for a whole reply: it is right, and stays right, where ``reply`` does."""
         text = _decoded(reply)
-        return _readable(self._with_masked_end(self._masked(text.translate(_LOWER))) if self._applies(reply) else text)
+        return _readable(self._with_masked_end(self._masked(text.translate(_LOWER))) if self._applies(text) else text)
 
-    def _applies(self, prefix: bytes) -> bool:
+    def _applies(self, text: str) -> bool:
         """Return True if a prefix has a canonical form: there is a placeholder, and it is one line."""
-        return self._placeholder != "" and len(f"{prefix.decode('utf-8', 'replace')}.".splitlines()) == 1
+        return self._placeholder != "" and not _LINE_BREAK.search(text)
 
     def _masked(self, text: str) -> str:
         """Return a prefix with placeholders for the words before its end, without what they separate from the end."""
