@@ -34,7 +34,7 @@ from robust_eval.runs.finished_runs import KEY, FinishedRun, read_run
 from robust_eval.runtime.parquet_files import read_parquet
 from robust_eval.runtime.process import Stopwatch
 from robust_eval.runtime.text import duration
-from robust_eval.sampler.base import REASONING, TURN
+from robust_eval.sampler.base import REASONING, TURN, NothingKeptError
 from robust_eval.sampler.recorded_answers import RecordedAnswers
 from robust_eval.store.keys_and_rows import answers_key
 from robust_eval.store.stored_model import NotStoredError, StoredModel
@@ -121,8 +121,9 @@ def plan(
     """Plan a run: return its stages in their order; no request is sent.
 
     If a stage depends on answers that are not in the store, the maximum is counted: all rewrites of each question, and
-    a right greedy answer to each. ``aggregators`` has the aggregators of samplers, of which some ask the judge.
-    ``may_end_early`` is True for a run that ends once its metrics are precise enough.
+    a right greedy answer to each. No stage follows stored baseline answers by which no question is kept.
+    ``aggregators`` has the aggregators of samplers, of which some ask the judge. ``may_end_early`` is True for a run
+    that ends once its metrics are precise enough.
     """
     stages: list[Stage] = []
     uncertain = may_end_early
@@ -144,6 +145,8 @@ def plan(
             baseline = source.baseline(candidates)
             graded = reply_grader.grade(candidates, baseline)
             selected = source.select(candidates, graded)
+        except NothingKeptError:  # the run raises it, after writing the verdicts on these answers
+            return stages
         except NotStoredError as lacking:
             if baseline is None:
                 stages.append(Stage(lacking.stage, model, lacking.requests, lacking.missing, uncertain))

@@ -90,9 +90,10 @@ def gated(place: Path, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("robust_eval.plot.figure_files.registered", list)
 
     def gated(*words: str, baseline: str = "mlruns/runs/base") -> tuple[int, dict[str, Any]]:
-        own = [f"model.base_url={server.url}", "model.name=new", "store=none"]
-        if not any(word.startswith("tracking=") for word in words):
-            own.append("tracking=none")
+        own = [f"model.base_url={server.url}", "model.name=new"]
+        for group in ("store", "tracking"):
+            if not any(word.startswith(f"{group}=") for word in words):
+                own.append(f"{group}=none")
         arguments = ["gate", baseline, *(own if not words or "=" in words[0] else ()), *words, "--output", "out"]
         monkeypatch.setattr("sys.argv", arguments)
         with pytest.raises(SystemExit) as ended:
@@ -155,6 +156,16 @@ def test_a_candidate_that_knows_nothing_is_not_asked_for_longer_than_it_takes(ga
     status, found = gated("early_stop=true")
     assert (status, found["outcome"]) == (1, "FAIL")
     assert found["asked"] == {"taken": 30, "left": QUESTIONS - 30}
+
+
+def test_a_candidate_that_knows_nothing_fails_again_by_its_stored_answers(gated: Gate, server: ScriptedServer):
+    server.answer = Server(known=QUESTIONS)
+    first = gated("dataset.limit=60", "store=sqlite")
+    received = len(server.received)
+    again = gated("dataset.limit=60", "store=sqlite")
+    assert [(status, found["outcome"]) for status, found in (first, again)] == [(1, "FAIL")] * 2
+    assert again[1]["metrics"] == first[1]["metrics"]
+    assert len(server.received) == received
 
 
 def test_candidates_in_mlflow_get_the_verdict_and_are_found_by_their_ids(
