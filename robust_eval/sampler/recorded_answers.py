@@ -29,7 +29,7 @@ from robust_eval.prompt.pushback import read_pushback
 from robust_eval.prompt.reasoning_budget import read_reasoning
 from robust_eval.question import Question
 from robust_eval.runtime.text import enumerated, excerpt
-from robust_eval.sampler.base import ORDER, REASONING, TURN, ordered_answers
+from robust_eval.sampler.base import ORDER, REASONING, TURN, NothingKeptError, ordered_answers
 from robust_eval.sampler.challenge import Challenge
 from robust_eval.sampler.exact import Exact
 from robust_eval.sampler.known_facts import SELECTIONS
@@ -140,7 +140,7 @@ class RecordedAnswers:
             right = baseline["exact" if self.selection == "exact_match" else "correct"].fill_null(False)
             selected &= set(baseline["question_id"].filter(right).to_pylist())
         if not selected:
-            raise UserError(
+            raise NothingKeptError(
                 f"none of the {len(questions)} questions has a right answer at temperature 0 "
                 f"(selection={self.selection}) and answers of every sampler in {self.file}; "
                 "sampler.recorded.selection=none needs no right answer"

@@ -1,4 +1,6 @@
-"""A gate of a model that is loaded here: against itself with another seed until decided, and by guaranteed bounds."""
+"""A gate of a model that is loaded here: against itself with another seed until decided, and by guaranteed bounds; and
+of answers from a file.
+"""
 
 import json
 from pathlib import Path
@@ -6,7 +8,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from experiments import run_experiment
+from experiments import configuration, run_experiment
 from tiny_model import KNOWN, plain_settings, save_tiny_model
 
 from robust_eval.cli import gate
@@ -69,3 +71,23 @@ def test_facts_are_less_robust_where_certain_bounds_say_so(place: Path, monkeypa
     assert 0 < len(less_robust) <= len(both)
     assert less_robust == {name for name in both if sums[1][name] < sums[0][name]}
     assert "certainly lower" in found["facts"]["note"]
+
+
+def test_recorded_answers_that_are_all_wrong_fail(place: Path, monkeypatch: pytest.MonkeyPatch):
+    questions = configuration(f"dataset.limit={FACTS}").dataset.load()
+
+    def recorded(name: str, number: int, is_right: bool) -> str:
+        rows = [
+            {"question_id": question.id, "temperature": t, "trial": trial, "text": question.answers[0] * is_right}
+            for question in questions[:number]
+            for t, trial in ((0, 0), (0.7, 0), (0.7, 1))
+        ]
+        (place / name).write_text("\n".join(map(json.dumps, rows)))
+        return f"sampler.recorded.file={place / name}"
+
+    folder = place / "mlruns" / "runs" / "base"
+    folder.mkdir(parents=True)
+    base = ("sampler=recorded", recorded("base.jsonl", 40, True), "sampler.recorded.selection=contains")
+    run_experiment(folder, *base, "metric=certainty", "model.name=x", "tracking=none")
+    candidate = recorded("wrong.jsonl", 40, False)
+    assert gated(monkeypatch, "mlruns/runs/base", candidate)[0] == 1

@@ -18,6 +18,7 @@ from robust_eval.answer import SCHEMA, read_answers
 from robust_eval.dataset.answer_file import AnswerFile
 from robust_eval.error import UserError
 from robust_eval.question import Question
+from robust_eval.sampler.base import NothingKeptError
 from robust_eval.sampler.recorded_answers import RecordedAnswers
 from robust_eval.tracking.result import Result
 
@@ -306,7 +307,7 @@ def test_questions_go_on_that_every_sampler_asked(tmp_path: Path, caplog: pytest
     assert [question.id for question in sampler.select(asked, SCHEMA.empty_table())] == ["b"]
     assert "2 questions without answers of every sampler are left out" in caplog.text
     apart = RecordedAnswers(str(write(tmp_path / "b.jsonl", rows[0], rows[3])))
-    with pytest.raises(UserError, match=r"none of the 3 questions has .* answers of every sampler in"):
+    with pytest.raises(NothingKeptError, match=r"none of the 3 questions has .* answers of every sampler in"):
         apart.select(asked, SCHEMA.empty_table())
 
 
