@@ -79,6 +79,7 @@ def stages_of(config: Config) -> list[Stage]:
         with _quiet():
             questions = load(config.dataset, config.grader, config.question_types).questions
             if not isinstance(source, SampledSource):
+                source.check_questions(questions)
                 return _judge_stages_of_recorded(source, reply_grader, questions, aggregators)
         writer, may_end_early = models.writer.cached_only(), bool(config.target_half_width)
         return plan(questions, config.rewriter, writer, source, aggregators, may_end_early)
@@ -95,9 +96,11 @@ def check_plan(
 ) -> None:
     """Check the plan: refuse unanswerable requests before the first is sent; log it for a model behind a server.
 
-    Raises UserError for a question that is an exemplar of the prompt, and for requests beyond a server's capabilities.
+    Raises UserError for a question that is an exemplar of the prompt, for requests beyond a server's capabilities, and
+    for recorded answers to unknown questions.
     """
     if not isinstance(source, SampledSource):
+        source.check_questions(questions)
         return
     source.usable_questions(questions)
     judge = source.reply_grader.grader.judge

@@ -105,8 +105,8 @@ class RecordedAnswers:
         metadata = self.metadata
         return {} if metadata is None else metadata.early_stopping
 
-    def usable_questions(self, questions: Sequence[Question]) -> list[Question]:
-        """Return the questions with a recorded answer; UserError names the first answer to an unknown question."""
+    def check_questions(self, questions: Sequence[Question]) -> None:
+        """Raise UserError if a recorded answer belongs to none of a data set's ``questions``."""
         ids = self._answers()["question_id"]
         is_question = pc.is_in(ids, value_set=pa.array([question.id for question in questions], pa.string()))
         foreign = ids.filter(pc.invert(is_question))
@@ -116,7 +116,10 @@ class RecordedAnswers:
                 f"{foreign[0].as_py()!r} is not a question of the data set ({len(foreign.unique())} of the "
                 f"{len(ids.unique())} ids in this file are not); set dataset to the questions that were answered",
             )
-        ids_in_file = set(ids.unique().to_pylist())
+
+    def usable_questions(self, questions: Sequence[Question]) -> list[Question]:
+        """Return the questions with a recorded answer."""
+        ids_in_file = set(self._answers()["question_id"].unique().to_pylist())
         with_answers = [question for question in questions if question.id in ids_in_file]
         if len(with_answers) < len(questions):
             log.warning("%s: %d questions without answers are left out", self.file, len(questions) - len(with_answers))

@@ -73,7 +73,9 @@ def test_facts_are_less_robust_where_certain_bounds_say_so(place: Path, monkeypa
     assert "certainly lower" in found["facts"]["note"]
 
 
-def test_recorded_answers_that_are_all_wrong_fail(place: Path, monkeypatch: pytest.MonkeyPatch):
+def test_recorded_answers_to_more_questions_than_the_baseline_has_are_gated_also_in_blocks(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+):
     questions = configuration(f"dataset.limit={FACTS}").dataset.load()
 
     def recorded(name: str, number: int, is_right: bool) -> str:
@@ -89,5 +91,6 @@ def test_recorded_answers_that_are_all_wrong_fail(place: Path, monkeypatch: pyte
     folder.mkdir(parents=True)
     base = ("sampler=recorded", recorded("base.jsonl", 40, True), "sampler.recorded.selection=contains")
     run_experiment(folder, *base, "metric=certainty", "model.name=x", "tracking=none")
-    candidate = recorded("wrong.jsonl", 40, False)
-    assert gated(monkeypatch, "mlruns/runs/base", candidate)[0] == 1
+    for candidate, status in (recorded("right.jsonl", FACTS, True), 0), (recorded("wrong.jsonl", FACTS, False), 1):
+        for words in (), ("early_stop=true", "gate.metrics={accuracy.greedy: 0.3}"):
+            assert gated(monkeypatch, "mlruns/runs/base", candidate, *words)[0] == status
