@@ -145,15 +145,10 @@ def _measure(
         watch=watch,
     )
     schedule: QuestionScheduler = (make_schedule or partial(SequentialScheduler, by_target, seed=seed))(questions)
-    digest = ""
-
-    def identify(questions: Sequence[Question]) -> None:
-        nonlocal digest
-        digest = fingerprint(questions, loaded.original.edition)
-        log.info("data set %s: %s", config.dataset.name, loaded.in_words(digest))
-        deferred_run.then(lambda run: run.dataset(config.dataset.name, config.dataset.source, questions, digest))
-
-    state, scores = loop.run(schedule, scoring.scores, identify)
+    digest = fingerprint(questions, loaded.original.edition)
+    log.info("data set %s: %s", config.dataset.name, loaded.in_words(digest))
+    deferred_run.then(lambda run: run.dataset(config.dataset.name, config.dataset.source, questions, digest))
+    state, scores = loop.run(schedule, scoring.scores)
     graded_unanswerable = SCHEMA.empty_table()
     if isinstance(source, SampledSource) and source.unanswerable is not None:
         with watch.stage("sampling"):

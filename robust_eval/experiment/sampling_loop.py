@@ -124,23 +124,18 @@ class SamplingLoop:
         self._metadata = SamplingMetadata(self.reply_grader.first_line, self.source.early_stopping)
 
     def run(
-        self,
-        schedule: QuestionScheduler,
-        score: Callable[[RunState], dict[str, Score]],
-        identify: Callable[[Sequence[Question]], object],
+        self, schedule: QuestionScheduler, score: Callable[[RunState], dict[str, Score]]
     ) -> tuple[RunState, dict[str, Score]]:
         """Sample, grade and score block after block until the schedule ends or the samplers take no more questions.
 
-        Return the state of the run and its scores. ``identify`` gets the questions before the first is asked. Raises
-        NothingKeptError if no question is kept, after writing the verdicts on the baseline answers.
+        Return the state of the run and its scores. Raises NothingKeptError if no question is kept, after writing the
+        verdicts on the baseline answers.
         """
         state, scores = RunState(Rewritten([])), dict[str, Score]()
         while len(state.kept) != self.source.max_questions and (block := schedule.next(scores)):
             rewritten = self._rewrite(block)
             if not schedule.left:
                 self.models.release_writer()
-            if not self._blocks:
-                identify(self.questions if schedule.left else rewritten.questions)
             self._blocks.append(self._answer(rewritten, state.kept))
             state = self._state()
             write_graded(state.all_graded, self.folder)

@@ -14,6 +14,7 @@ from robust_eval.answer import OUTCOMES, SCHEMA
 from robust_eval.error import UserError
 from robust_eval.experiment.models import Models
 from robust_eval.model.local.transformers_model import TransformersModel
+from robust_eval.question import fingerprint
 from robust_eval.rewriter.base import FATES, MODEL_REWRITES
 from robust_eval.runtime.process import Stopwatch
 from robust_eval.tracking.result import Result
@@ -153,6 +154,13 @@ def test_the_requests_to_a_writer_count_before_and_after_its_release(tmp_path: P
     assert counted[:2] == (3, 2)
     assert counted[2].keys() == {"", "rewriter."}
     assert counted[3]["loaded.rewriter.name"] == "other"
+
+
+def test_the_fingerprint_of_the_data_leaves_out_the_rewrites_of_a_model(written: tuple[Result, Path]):
+    (data, limit), (result, _) = REAL[:2], written
+    questions = configuration(data, limit).dataset.load()
+    assert any(question.rewrites for question in result.questions)
+    assert result.description["loaded.dataset.fingerprint"] == fingerprint(questions)
 
 
 def test_where_no_rewrites_come_a_capable_model_is_advised(ask: Ask, tmp_path: Path):
