@@ -160,7 +160,6 @@ class FactualRobustness(Metric):
 
         curves = measured.exact_curves
         settings = {"threshold": self.threshold, "k": self.k, "unbroken": self.unbroken}
-        settings["estimates"] = "exact" if curves.num_rows else "trials"
         result = Score(question_ids=ids, settings=settings, specs=self.specs)
         # One name for all runs of a sweep over d; trackers that show one metric show the first.
         result.values["frs"] = mean_estimate(scores[self.d[0]], groups, SHARE)

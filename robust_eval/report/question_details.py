@@ -216,9 +216,8 @@ def _curves(result: Result, ids: Collection[str]) -> dict[str, dict[str, Any]]:
     if metric is None:
         return {}
     curves: dict[str, dict[str, Any]] = {}
-    counted = result.scores[metric].settings["estimates"] != "exact"
     table = _of_questions(result.tables["frs_accuracy"], ids)
-    if counted:
+    if result.estimator_of.get(result.sampler_of[metric]) != "exact":
         for question_id, t, correct, replies in rows(table, "question_id", "temperature", "correct", "replies"):
             if replies:
                 point = [t, *(round(value, 4) for value in proportion(round(correct), round(replies)))]

@@ -125,6 +125,14 @@ def test_probabilities_of_answers_are_rounded_once_as_they_are_shown(result: Res
     assert counts == {"a": "0.655", "b": "0.063", "c": "0.282", "d": "0.000"}
 
 
+def test_enumerated_answers_without_a_curve_are_no_counted_trials(result: Result):
+    (trials,) = details(result, [result.questions[3]], 600, None)
+    assert len(trials["curve"]["counted"]) == len(TEMPERATURES)
+    enumerated = replace(result, estimator_of={"temperature_sweep": "exact"})
+    (shown,) = details(enumerated, [result.questions[3]], 600, None)
+    assert "counted" not in shown.get("curve", {})
+
+
 def test_the_answers_that_came_least_are_only_counted_by_their_verdicts(result: Result):
     texts = [
         *["no 0", "no 1"] * 2,

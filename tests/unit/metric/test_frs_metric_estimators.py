@@ -50,7 +50,6 @@ def by_question(found, column):
 @pytest.mark.parametrize("estimator", ["trials", "exact"])
 def test_without_curves_the_trials_speak_alone(estimator):
     found = score(estimator, EXACT_CURVES.empty_table())
-    assert found.settings["estimates"] == "trials"
     assert set(found.curves) == {"accuracy", "frs.survival"}
     assert not any(name.startswith("frs.offgrid") for name in found.values)
     assert by_question(found, "breaking_temperature") == [INF, 1.5, 0.5]
@@ -85,7 +84,7 @@ def exact_score(error=0.0, **options):
 
 def test_enumerated_answers_give_the_grid_and_their_curve_what_lies_off_it():
     found = exact_score()
-    assert found.settings == {"threshold": 0.5, "k": 2, "unbroken": "one", "estimates": "exact"}
+    assert found.settings == {"threshold": 0.5, "k": 2, "unbroken": "one"}
     f = 3.5 / 2 - 1 / 7  # a at 2.5
     assert figures(found, "frs.entropy", "frs.count") == pytest.approx(
         {

@@ -43,7 +43,7 @@ def result() -> Result:
         question_ids=[q.id for q in QUESTIONS],
         specs=SPECS,
         by_question={"frs.d1": frs},
-        settings={"threshold": 0.5, "k": 10, "unbroken": "one", "estimates": "trials"},
+        settings={"threshold": 0.5, "k": 10, "unbroken": "one"},
         values={
             "frs.d1": Estimate(0.56, 0.4, 0.7),
             "frs.unbroken_share": Estimate(1 / 6, 0.0, 0.4),
