@@ -360,7 +360,7 @@ def run(
         lines.append(as_override("dataset.path", str(table.file)))
     config, composed = composed_run(with_own_options(with_log(lines)))
     if model_config is not None:
-        config.model = model_config
+        config = config.with_model(model_config)
     output = Path(config.paths.mlruns) / "runs" / timestamp() if folder is None else _folder(folder)
     with writing("the run", output):
         output.mkdir(parents=True, exist_ok=True)

@@ -45,8 +45,7 @@ def to_config(composed: DictConfig) -> Config:
         raise UserError(first_line(problem)) from problem
     _check_other_models(config, ",".join(schema.sampler))
     _check_target(config)
-    if any(sampler.estimator == "exact" for sampler in config.sampler.values()):
-        config = replace(config, model=config.model.for_probabilities())
+    config = config.with_model(config.model)
     if config.recorded is None:
         _check_samplers(config, ",".join(schema.sampler))
     else:

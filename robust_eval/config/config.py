@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from omegaconf import MISSING
@@ -74,6 +74,11 @@ class Config:
             )
         if self.labels is not None and not Path(self.labels).is_file():
             raise ValueError(f"labels={self.labels}: there is no such file; name the labels.parquet of a run")
+
+    def with_model(self, model: ModelConfig) -> "Config":
+        """Return the configuration with this model, in the precision that a sampler of probabilities needs."""
+        is_exact = any(sampler.estimator == "exact" for sampler in self.sampler.values())
+        return replace(self, model=model.for_probabilities() if is_exact else model)
 
     @property
     def reply_grader(self) -> ReplyGrader:

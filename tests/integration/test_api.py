@@ -26,6 +26,8 @@ from unseen import unseen
 
 import robust_eval
 from robust_eval import Evaluation, FunctionModel, UserError
+from robust_eval.config.config import Config
+from robust_eval.model.local.transformers import Transformers
 
 QUESTIONS = [
     {"id": "fr", "question": "What is the capital of France?", "answers": ["Paris"]},
@@ -348,6 +350,20 @@ def test_columns_that_the_first_answer_lacks_are_kept():
     given = [first, *(answer | {"outcome": "refused"} for answer in others)]
     run = robust_eval.score(given, QUESTIONS, metrics=["certainty"], tracking="none")
     assert run.answers["outcome"].value_counts().to_dict() == {"refused": len(others), "ok": 1}
+
+
+@pytest.mark.parametrize(("sampler", "dtype"), [("exact", "float32"), ("temperature_sweep", "auto")])
+def test_probabilities_of_a_model_object_are_measured_in_float32(
+    sampler: str, dtype: str, monkeypatch: pytest.MonkeyPatch
+):
+    def stop(config: Config, *_: object) -> None:
+        raise KeyboardInterrupt(config.model)
+
+    monkeypatch.setattr("robust_eval.api.run_experiment", stop)
+    model = Transformers(name="mine", path="nowhere", prompt_style="plain", dtype="auto")
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        robust_eval.run([f"sampler={sampler}", "metric=frs"], model=model)
+    assert stopped.value.args[0].dtype == dtype
 
 
 # --- errors -----------------------------------------------------------------------------------------------------------
