@@ -9,7 +9,7 @@ import traceback
 from argparse import ArgumentError, ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, TemporaryFile
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -110,6 +110,8 @@ def main() -> None:
             raise UserError("--cfg shows one configuration, but a sweep has several: remove -m")
         if known.cfg in ("job", "all"):
             _print_choices(checked)
+        elif known.cfg is None:
+            _check_writable(Path(checked.config.paths.mlruns))
         if known.multirun:
             _sweep(checked)
             return
@@ -185,6 +187,17 @@ def _flag(known: Namespace, name: str) -> bool:
     if value not in ("true", "false"):
         raise UserError(f"{name} must be true or false, not {value or 'empty'}")
     return value == "true"
+
+
+def _check_writable(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as problem:
+        raise UserError(
+            f"paths.mlruns: {folder} is not writable ({problem.strerror}); choose another folder"
+        ) from problem
 
 
 def _sweep(checked: Checked) -> None:

@@ -5,7 +5,6 @@ import itertools
 import math
 import re
 import shlex
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
@@ -81,7 +80,6 @@ def checked_overrides(overrides: Sequence[str]) -> Checked:
             with_hydra = _compose([*hydra_lines, *variant], chosen)
             composed = _without_hydra(with_hydra)
             config = to_config(composed)
-    _check_writable(Path(config.paths.mlruns))
     lines = [expanded.get(id(override), str(override.input_line)) for override in parsed]
     swept = [
         line
@@ -376,17 +374,6 @@ def _unknown_option(message: str, overrides: Sequence[str]) -> str:
         return f"no class is registered for {name.replace('/', '=')}: add it to robust_eval/config/schema.py"
     override = next((line for line in overrides if line.endswith(f"={name}") and line.startswith(f"{group}@")), group)
     return no_option(group, name, setting=override.partition("=")[0].removeprefix(f"{group}@"))
-
-
-def _check_writable(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as problem:
-        raise UserError(
-            f"paths.mlruns: {folder} is not writable ({problem.strerror}); choose another folder"
-        ) from problem
 
 
 def offer(value: str, folders: Sequence[Path]) -> None:

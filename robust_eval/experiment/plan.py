@@ -36,6 +36,7 @@ from robust_eval.runtime.process import Stopwatch
 from robust_eval.runtime.text import duration
 from robust_eval.sampler.base import REASONING, TURN, NothingKeptError
 from robust_eval.sampler.recorded_answers import RecordedAnswers
+from robust_eval.store.base import NoStore
 from robust_eval.store.keys_and_rows import answers_key
 from robust_eval.store.stored_model import NotStoredError, StoredModel
 from robust_eval.tracking.flat_settings import read_settings
@@ -68,7 +69,8 @@ class Stage:
 
 def stages_of(config: Config) -> list[Stage]:
     """Return the plan of a run with this configuration, stage by stage; no request is sent."""
-    with config.store.open() as entries:
+    store = config.store if Path(getattr(config.store, "folder", ".")).exists() else NoStore()  # open() creates one
+    with store.open() as entries:
         models = Models(config.model, config.rewriter, config.reply_grader, config.engine, entries, Stopwatch())
         reply_grader, aggregator = models.with_judge(config.aggregator, config.seed, cached_only=True)
         model = models.measured.cached_only()

@@ -43,7 +43,7 @@ def test_a_sweep_has_the_folder_that_was_meant(monkeypatch: pytest.MonkeyPatch, 
 
 def test_the_options_that_are_chosen_stand_above_the_configuration_that_is_shown(shell: Shell, tmp_path: Path):
     words = ["experiment=multiqa", "metric=[agreement,certainty]", "rewriter=llm", "rewriter.model=smollm2_360m"]
-    shown = shell.python(["run.py", *words, "sampler.trials=3", f"paths.mlruns={tmp_path}", "--cfg", "job"])
+    shown = shell.python(["run.py", *words, "sampler.trials=3", f"paths.mlruns={tmp_path / 'mlruns'}", "--cfg", "job"])
     assert shown.returncode == 0, shown.stderr
     assert shown.stdout.splitlines()[0] == (
         "# aggregator=clusters dataset=facts engine=local experiment=multiqa grader=matching "
@@ -51,6 +51,7 @@ def test_the_options_that_are_chosen_stand_above_the_configuration_that_is_shown
         "reader=by_prompt_style rewriter=llm sampler=perturbation store=sqlite tracking=mlflow"
     )
     assert yaml.safe_load(shown.stdout)["sampler"]["perturbation"]["trials"] == 3
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

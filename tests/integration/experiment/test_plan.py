@@ -194,7 +194,7 @@ def test_the_command_line_shows_the_plan_and_leaves_nothing(
     assert (done.returncode, done.stderr) == (0, "")
     for line in lines:
         assert line in done.stdout
-    assert [each.name for each in tmp_path.iterdir()] == ["store"]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_plan_of_a_sweep_is_refused_in_one_sentence(
