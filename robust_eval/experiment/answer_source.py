@@ -92,6 +92,11 @@ class SampledSource:
     """Questions that a profile asks besides its facts; None in any other run."""
 
     @property
+    def at_own_temperature(self) -> bool:
+        """True for a profile at the model's own temperature."""
+        return bool(self.only_selecting)
+
+    @property
     def selects_by_baseline(self) -> bool:
         """True if the source selects some questions by their baseline answers."""
         return any(sampler.selects_by_baseline for sampler in self._selecting)

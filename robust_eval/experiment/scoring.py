@@ -22,7 +22,6 @@ from robust_eval.metric.label_correction import NAME as CORRECTED
 from robust_eval.metric.label_correction import abstention_rates, corrected_score
 from robust_eval.metric.profile_metric import (
     ANSWERS_UNANSWERABLE,
-    FRS_METRIC,
     METHODS,
     METHODS_AT_OWN,
     OPTIONAL_METHODS,
@@ -60,7 +59,7 @@ class Scoring:
 
     ``conditions`` and ``early_stopping`` map samplers to the conditions of their answers and to their early-stopping
     rules. Human ``labels`` correct some of the metrics. ``profile_sentence`` is set for a profile that leaves something
-    out because the model lacks it.
+    out because the model lacks it, ``at_own_temperature`` for a profile at the model's own temperature.
     """
 
     metrics: Mapping[str, Metric]
@@ -70,6 +69,7 @@ class Scoring:
     seed: int
     labels: pa.Table | None = None
     profile_sentence: str = ""
+    at_own_temperature: bool = False
 
     @classmethod
     def of(
@@ -77,8 +77,16 @@ class Scoring:
     ) -> "Scoring":
         """Return the scoring of the answers of a source."""
         conditions = source.conditions()
-        sampler_of = choose_samplers(metrics, conditions)
-        return cls(metrics, sampler_of, conditions, source.early_stopping, seed, labels, source.profile_sentence)
+        return cls(
+            metrics,
+            choose_samplers(metrics, conditions),
+            conditions,
+            source.early_stopping,
+            seed,
+            labels,
+            source.profile_sentence,
+            source.at_own_temperature,
+        )
 
     def aggregators(self, aggregator: Aggregator) -> dict[str, Aggregator]:
         """Return the aggregator of each sampler whose labels a scored metric reads."""
@@ -100,11 +108,10 @@ class Scoring:
         scores = {
             name: self.metrics[name].score(kept, measured(sampler), self.seed) for name, sampler in sampler_of.items()
         }
-        at_own = bool(self.profile_sentence) and FRS_METRIC not in self.metrics
-        if joins(sampler_of, METHODS_AT_OWN if at_own else METHODS):
+        if joins(sampler_of, METHODS_AT_OWN if self.at_own_temperature else METHODS):
             scores = {"profile": profile(kept, scores, self.seed, self.profile_sentence), **scores}
             joined = [name for name in (*METHODS, *OPTIONAL_METHODS) if name in sampler_of]
-            if not at_own and len(joined) < len(METHODS) + len(OPTIONAL_METHODS):
+            if not self.at_own_temperature and len(joined) < len(METHODS) + len(OPTIONAL_METHODS):
                 log.info("the profile joins %d methods: %s", len(joined), ", ".join(joined))
         elif sampler_of.keys() >= {*METHODS} and len(graded) > 1:
             log.info("no profile: %s", ", ".join(f"metric={name} reads {part}" for name, part in sampler_of.items()))

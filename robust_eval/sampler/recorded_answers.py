@@ -62,6 +62,7 @@ class RecordedAnswers:
     baseline_name = "recorded"
     max_questions = None
     profile_sentence = ""
+    at_own_temperature = False
 
     def __post_init__(self) -> None:
         self.columns = {} if self.columns is None else self.columns
