@@ -1,8 +1,8 @@
 """Answer table: a row per answer, the interface between sampling and scoring.
 
 Samplers and models fill all columns but the :data:`GRADED_COLUMNS`, which readers and graders fill; these also change
-the outcome of a reply without an answer. A sampled trial weighs 1/k, an enumerated answer its probability, so every
-metric serves both.
+the outcome of a reply without an answer. One of k trials has the weight 1/k, an enumerated answer its probability.
+For metrics, ``Measured`` (metric/score.py) sets the weight of each trial to 1, so that sums are exact counts.
 """
 
 import json

@@ -181,8 +181,8 @@ class Measured:
 
     ``baseline`` holds the graded baseline answers, ``graded`` those of the sampler, ``exact_curves`` the accuracies
     from the model's probabilities (:data:`robust_eval.answer.EXACT_CURVES`; may be empty). ``estimator`` is that of the
-    accuracy: ``trials``, which weigh 1 each in ``graded``, or ``exact``. ``early_stopping`` are the temperatures and
-    the threshold of a sampler that stopped early; None for complete answers.
+    accuracy: ``trials``, whose weights in ``graded`` are set to 1 each, or ``exact``. ``early_stopping`` are the
+    temperatures and the threshold of a sampler that stopped early; None for complete answers.
 
     >>> from robust_eval.answer import answer_table
     >>> Measured(baseline=answer_table([]), graded=answer_table([])).exact_curves.num_rows
