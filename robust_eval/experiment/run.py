@@ -1,5 +1,6 @@
 """Run of an experiment: load questions → sample answers → grade them → score the graded table → record."""
 
+import errno
 import logging
 import os
 from collections.abc import Callable, Sequence
@@ -95,6 +96,8 @@ def run(
             log.warning("stopped; %s", store.again())
             raise
         except OSError as problem:
+            if not _is_of_run(problem, (folder, mlruns)):  # but of a user's function or object
+                raise
             reason = f"{problem.filename or folder}: {os.strerror(problem.errno) if problem.errno else problem}"
             raise UserError(f"{reason}; {store.again()}") from problem
         same = None
@@ -102,6 +105,14 @@ def run(
             same = answer_differences(repeated / ANSWERS, folder / ANSWERS)
             deferred_run.record.tags({"repeated": str(repeated), "repeated.answers": same})
     return FinishedExperiment(result, size, same)
+
+
+def _is_of_run(problem: OSError, folders: Sequence[Path]) -> bool:
+    """Return True for the error of a full or broken disk, and of a file in the folders of a run."""
+    if problem.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
+        return True
+    file = Path(str(problem.filename)).resolve()
+    return problem.filename is not None and any(file.is_relative_to(folder.resolve()) for folder in folders)
 
 
 def _measure(

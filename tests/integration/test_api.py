@@ -369,6 +369,20 @@ def test_probabilities_of_a_model_object_are_measured_in_float32(
 # --- errors -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    "raised",
+    [FileNotFoundError(2, "No such file or directory", "/my/weights.bin"), ConnectionRefusedError(111, "refused")],
+    ids=lambda raised: type(raised).__name__,
+)
+def test_an_operating_system_error_of_a_function_is_not_one_of_the_run(raised: OSError):
+    def failing(prompts: list[str], temperature: float) -> list[str]:
+        raise raised
+
+    with pytest.raises(type(raised)) as problem:
+        robust_eval.run(model=failing, dataset=QUESTIONS, **QUICK)
+    assert problem.value is raised
+
+
 class Nameless(robust_eval.ModelConfig):
     name = ""
 
