@@ -172,7 +172,7 @@ class SamplingLoop:
         with self.watch.stage("baseline"), suppress(NothingKeptError):  # a later block may keep some
             candidates = source.candidates(block.questions)
             block = block._replace(baseline_answers=source.baseline(candidates))
-            self._write(block)
+            self._start_and_write(block)
             block = block._replace(graded_baseline=self.reply_grader.grade(candidates, block.baseline_answers))
             selected = source.select(candidates, block.graded_baseline)
             kept = [*kept_before, *selected][len(kept_before) : source.max_questions]
@@ -182,7 +182,7 @@ class SamplingLoop:
         if block.kept:
             with self.watch.stage("sampling"):
                 block = block._replace(answers_by_sampler=source.answers(block.kept, block.graded_baseline))
-            self._write(block)
+            self._start_and_write(block)
             with self.watch.stage("grading"):
                 block = block._replace(graded_by_sampler=self._graded(block))
         return block
@@ -199,7 +199,7 @@ class SamplingLoop:
     def _state(self, *unfinished: RunState) -> RunState:
         return joined([*self._blocks, *unfinished], self.questions)
 
-    def _write(self, block: RunState) -> None:
+    def _start_and_write(self, block: RunState) -> None:
         """Start the run, if it has not started, and write the loop's answers so far."""
         self.deferred_run.start()
         state = self._state(block)

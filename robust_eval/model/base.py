@@ -132,7 +132,7 @@ class Request:
     first_line: bool = True
     """An answer is the first line of the model's text; False: all of it, as for a list."""
     cached: frozenset[TrialKey] = frozenset()
-    """Conditions whose answers are in the store. A local model answers them again, for equal batches in every run."""
+    """Conditions with answers in the store. Transformers models answer them again, for equal batches in every run."""
     first_trial: int = 0
     """Number of the first of the ``trials``."""
     form: str | None = None

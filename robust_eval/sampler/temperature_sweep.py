@@ -63,11 +63,11 @@ class TemperatureSweep(KnownFacts):
         return [wave_steps(request, rule) for request in self.requests(questions, grader, seed)]
 
 
-def wave_steps(request: Request, settled: VerdictRule) -> Steps:
+def wave_steps(request: Request, rule: VerdictRule) -> Steps:
     """Sweep in waves: request no more than the breaking temperature needs; return the answers on which it rests."""
     verdicts: Mapping[TrialKey, bool | None] = {}
     table = SCHEMA.empty_table()
-    while (wave := next_wave(verdicts, request.temperatures, request.trials, settled))[1]:
+    while (wave := next_wave(verdicts, request.temperatures, request.trials, rule))[1]:
         missing_answers = wave[1]
         (temperature, first), (_, last) = missing_answers[0], missing_answers[-1]
         cached = frozenset((temperature, trial) for trial in range(first, last)) - set(missing_answers)
@@ -82,7 +82,7 @@ def wave_steps(request: Request, settled: VerdictRule) -> Steps:
 
 
 def next_wave(
-    verdicts: Mapping[TrialKey, bool | None], temperatures: Sequence[float], trials: int, settled: VerdictRule
+    verdicts: Mapping[TrialKey, bool | None], temperatures: Sequence[float], trials: int, rule: VerdictRule
 ) -> tuple[list[TrialKey], list[TrialKey]]:
     """Return the answers that decide the breaking temperature so far, and the sweep's next wave of requests.
 
@@ -101,8 +101,8 @@ def next_wave(
     used: list[TrialKey] = []
     for temperature in temperatures:
         drawn_trials = right = wrong = 0
-        while (verdict := settled(right, wrong, trials - drawn_trials)) is None:
-            number = _min_trials(right, wrong, trials - drawn_trials, settled)
+        while (verdict := rule(right, wrong, trials - drawn_trials)) is None:
+            number = _min_trials(right, wrong, trials - drawn_trials, rule)
             wave = [(temperature, trial) for trial in range(drawn_trials, drawn_trials + number)]
             if missing_answers := [condition for condition in wave if condition not in verdicts]:
                 return used, missing_answers
@@ -115,10 +115,10 @@ def next_wave(
     return used, []
 
 
-def _min_trials(right: int, wrong: int, outstanding: int, settled: VerdictRule) -> int:
+def _min_trials(right: int, wrong: int, outstanding: int, rule: VerdictRule) -> int:
     """Return the minimum number of outstanding trials at a temperature that can decide it, all right or all wrong."""
     return next(
         number
         for number in range(1, outstanding + 1)
-        if settled(right + number, wrong, outstanding - number) or settled(right, wrong + number, outstanding - number)
+        if rule(right + number, wrong, outstanding - number) or rule(right, wrong + number, outstanding - number)
     )
