@@ -164,7 +164,7 @@ def _show_clusters(question: Question, clusters: Sequence[AnswerCluster], graded
             answer = f"{cluster.label}) {question.choices[LETTERS.index(cluster.label)]}"
         else:
             answer = cluster.voted if cluster.voted is not None else cluster.texts[0]
-        answer += " (majority answer)" if cluster.voted is not None else ""
+        answer += " (majority vote)" if cluster.voted is not None else ""
         wordings = ", ".join(map(str, sorted(set(cluster.wordings))))
         share, low, high = (number(value, ".2f") for value in proportion(len(cluster.texts), replies))
         shown.add_row(str(place), answer, str(len(cluster.texts)), share, f"{low} to {high}", wordings)

@@ -121,7 +121,7 @@ def _called(words: Sequence[str]) -> Called:
     early_stop = [word for word in words if word.startswith(ends)]
     if early_stop and early_stop != [DECIDED]:
         raise UserError(
-            f"{early_stop[-1]}: a gate accepts only {DECIDED} here; omit it to ask all questions of the baseline"
+            f"{early_stop[-1]}: a gate accepts only {DECIDED} here; omit it to ask all of the baseline's questions"
         )
     if len(candidates) > 1:
         raise UserError(f"one candidate at a time: {', '.join(candidates)}")
@@ -302,7 +302,7 @@ def _baseline_parser() -> argparse.ArgumentParser:
     parser = command_parser("baseline", "Name runs as baselines, and list them.")
     shared = argparse.ArgumentParser(add_help=False)
     add_tracker(shared)
-    actions = parser.add_subparsers(dest="action", required=True)
+    actions = parser.add_subparsers(dest="action", metavar="{set,list}", required=True)
     setting = actions.add_parser("set", parents=[shared], help="name a run as a baseline")
     setting.add_argument("name", metavar="NAME")
     setting.add_argument("run", metavar="RUN", help="its folder, or its id in MLflow")

@@ -292,7 +292,7 @@ def _grade_lines(graded: GradedReply, answers: Sequence[str], choices: Sequence[
         entries["accepted answers"] = [f"{answer} (normalised: {normalize(answer)})" for answer in answers]
     verdicts = {True: "right", False: "wrong", None: "none: --answers contains no accepted answer"}
     entries["verdict"] = [verdicts[graded.correct]]
-    doubt = "yes: the extracted answer and the whole reply disagree on right or wrong; a person or a judge can decide"
+    doubt = "yes: the extracted answer and the whole reply get different verdicts; have a person or a judge decide"
     entries["uncertain"] = [doubt if graded.uncertain else "no"]
     for name, values in entries.items():
         for place, value in enumerate(values):

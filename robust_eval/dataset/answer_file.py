@@ -172,9 +172,9 @@ class AnswerFile:
 
         UserError if one is missing or occurs twice.
         """
-        if not present:
-            raise UserError(f"{self.path} contains no answers")
         listed_names = present if listed_names is None else listed_names
+        if not listed_names:
+            raise UserError(f"{self.path} contains no answers")
         for name in ("question_id", "text", *self.columns):
             if self._names.get(name) not in present:
                 raise missing_column(self.path, self._theirs(name), name, listed_names, "sampler.recorded.columns")

@@ -14,6 +14,7 @@ from typing import Any
 from robust_eval.dataset.record import DUPLICATE_ID, NO_ANSWER, NO_CHOICES, NO_CONTEXT, Unusable, listed
 from robust_eval.error import UserError
 from robust_eval.question import LETTERS, Question, Scenario, seeded_rank
+from robust_eval.runtime.text import number
 
 log = logging.getLogger(__name__)
 
@@ -109,7 +110,9 @@ class Selection(ABC):
         if self.limit and len(chosen) < self.limit:
             log.warning("dataset.limit=%d: %s has %d questions", self.limit, self.name, len(chosen))
         if letters := Counter(LETTERS[question.correct] for question in chosen if question.correct is not None):
-            shares = ", ".join(f"{letter} {letters[letter] / letters.total():.0%}" for letter in sorted(letters))
+            shares = ", ".join(
+                f"{letter} {number(letters[letter] / letters.total(), '.0%')}" for letter in sorted(letters)
+            )
             log.info("positions of the right choices in %s: %s", self.name, shares)
         return Questions(chosen, self.edition(), dict(sorted(tally.reasons.items())))
 

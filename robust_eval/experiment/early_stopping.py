@@ -89,7 +89,7 @@ def expected_share(identity: Mapping[str, Any]) -> tuple[float, str]:
     except ValueError:  # a missing or damaged file of the cache
         share = math.nan
     if not 0 <= share <= 1:
-        return DEFAULT_SHARE, "half, because there is no earlier run of this model"
+        return DEFAULT_SHARE, "assuming half, because there is no earlier run of this model"
     return share, f"{number(share, '.0%')}, as in the last such run of this model"
 
 

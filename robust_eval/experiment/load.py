@@ -26,7 +26,7 @@ class Loaded(NamedTuple):
     def in_words(self, digest: str) -> str:
         """Return the number of loaded questions, and that of the data set's records that were left out."""
         left_out = "".join(f", {number:,} {reason}" for reason, number in self.original.unusable.items())
-        return f"{len(self.questions)} questions, fingerprint {digest[:12]}{left_out}"
+        return f"{len(self.questions)} question{'s' * (len(self.questions) != 1)}, fingerprint {digest[:12]}{left_out}"
 
     def description(self, digest: str) -> dict[str, Any]:
         """Return the metadata of the loaded questions, whose fingerprint is ``digest``."""

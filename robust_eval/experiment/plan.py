@@ -339,13 +339,13 @@ def early_stopping_sentences(stages: Sequence[Stage]) -> list[str]:
     for stage in stages:
         answers = stage.workload().answers
         share, reason = expected_share(stage.model.identity)
-        about = f"about {math.ceil(share * answers):,} of {answers:,} {stage.name} ({reason})"
+        about = f"about {math.ceil(share * answers):,} of {answers:,} {stage.name}"
         if stage.early_stop and answers:
-            sentences.append(f"sampler.early_stop=true: {about} are expected")
+            sentences.append(f"sampler.early_stop=true: {about} are expected ({reason})")
         elif stage.early_stop is False and answers and stage.model.config.remote:
             sentences.append(
-                f"sampler.early_stop=true would request {about} and give the same breaking "
-                "temperatures and FRS, but not the accuracy at each temperature or the certainty of replies"
+                f"sampler.early_stop=true would request {about} and give the same breaking temperatures and FRS, but "
+                f"not the accuracy at each temperature or the certainty of replies ({reason})"
             )
     return sentences
 

@@ -112,7 +112,7 @@ class Scoring:
             scores = {"profile": profile(kept, scores, self.seed, self.profile_sentence), **scores}
             joined = [name for name in (*METHODS, *OPTIONAL_METHODS) if name in sampler_of]
             if not self.at_own_temperature and len(joined) < len(METHODS) + len(OPTIONAL_METHODS):
-                log.info("the profile joins %d methods: %s", len(joined), ", ".join(joined))
+                log.info("the profile combines %d methods: %s", len(joined), ", ".join(joined))
         elif sampler_of.keys() >= {*METHODS} and len(graded) > 1:
             log.info("no profile: %s", ", ".join(f"metric={name} reads {part}" for name, part in sampler_of.items()))
         if baseline.num_rows:  # recorded answers need not have any

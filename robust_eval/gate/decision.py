@@ -378,7 +378,7 @@ def sentence(judged: MetricVerdict) -> str:
     if judged.unchanged:
         return f"{summary}: undecided; no fact differs, but this margin needs {more} facts."
     needed = f"with the observed differences, this margin needs {more} facts"
-    return f"{summary}: undecided; {needed}. Run the next gate on the new facts only."
+    return f"{summary}: undecided; {needed}. Gate on new facts alone, not on these again."
 
 
 def _missing_answers(run: MeasuredRun, max_share: float) -> str:
@@ -387,8 +387,9 @@ def _missing_answers(run: MeasuredRun, max_share: float) -> str:
         lost, of = sum(outcomes[outcome] for outcome in NO_REPLY), outcomes.total()
         if lost > max_share * of:
             kind, failed = "greedy" if sampler == GREEDY else "sampled", outcomes["error"]
+            share = number(lost / of, ".0%")
             return (
-                f"{lost / of:.0%} of the {kind} answers of {run.name} are missing ({failed:,} of {of:,} failed, "
+                f"{share} of the {kind} answers of {run.name} are missing ({failed:,} of {of:,} failed, "
                 f"{lost - failed:,} were filtered), more than gate.no_reply={max_share:g} allows."
             )
     return ""

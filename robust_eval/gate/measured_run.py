@@ -181,10 +181,11 @@ def refuse_other_settings(baseline: MeasuredRun, other: Mapping[str, Any], name:
     one = baseline.run.settings
     for setting in sorted({*_compared(one), *_compared(other)}):
         if one.get(setting) != other.get(setting):
-            raise UserError(
-                f"{name} cannot be compared with {baseline.name}: {setting} is {_setting_text(other, setting)}, but "
-                f"was {_setting_text(one, setting)} in the baseline; measure both with the same value"
+            problem = _other_option(one, other, setting) or (
+                f"{setting} is {_setting_text(other, setting)}, but was {_setting_text(one, setting)} in the baseline; "
+                "measure both with the same value"
             )
+            raise UserError(f"{name} cannot be compared with {baseline.name}: {problem}")
 
 
 def _compared(settings: Mapping[str, Any]) -> Iterator[str]:
@@ -195,6 +196,20 @@ def _compared(settings: Mapping[str, Any]) -> Iterator[str]:
         sampled = group == "sampler" and option in _SAMPLER_SETTINGS
         if sampled or (group == "metric" and option != "d") or group in ("grader", "aggregator") or name == "reader":
             yield name
+
+
+def _other_option(one: Mapping[str, Any], other: Mapping[str, Any], setting: str) -> str:
+    """Return a sentence on a metric, or an option of a group, that a setting shows in only one run; else empty."""
+    group, _, rest = setting.partition(".")
+    if group == "metric":
+        prefix = f"metric.{rest.partition('.')[0]}"
+        has = [any(f"{each}.".startswith(f"{prefix}.") for each in settings) for settings in (one, other)]
+        only = "the baseline" if has[0] else "the candidate"
+        return "" if all(has) else f"only {only} has {prefix.replace('.', '=')}; measure both with the same metrics"
+    keys, others = ({each for each in settings if each.partition(".")[0] == group} for settings in (one, other))
+    if group != "sampler" and keys - others and others - keys:
+        return f"they use different options of the group {group}; measure both with the same one"
+    return ""
 
 
 def _setting_text(settings: Mapping[str, Any], setting: str) -> str:

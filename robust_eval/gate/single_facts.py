@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from robust_eval.answer import NO_ANSWER, NO_REPLY, SAMPLER, rows, temperatures_of
 from robust_eval.gate.measured_run import MeasuredRun
+from robust_eval.runtime.text import number
 from robust_eval.stats.interval import Floats
 from robust_eval.stats.significance import permutation_p
 
@@ -93,7 +94,7 @@ def _less_robust(baseline: MeasuredRun, candidate: MeasuredRun, facts: dict[str,
     ]
     how = "swapped within trials of one seed" if paired else "pooled over both runs"
     return less_robust, (
-        f"Tested by permutation of whole trials ({how}), with a false discovery rate of at most {RATE:.0%} "
+        f"Tested by permutation of whole trials ({how}), with a false discovery rate of at most {number(RATE, '.0%')} "
         f"(Benjamini-Hochberg) among {len(comparable):,} facts."
     )
 

@@ -80,7 +80,7 @@ class Report:
             return f"early_stop=true: all {taken:,} questions were asked."
         return (
             f"early_stop=true: {taken:,} of {taken + left:,} questions were asked; {left:,} were not "
-            f"({left / (taken + left):.0%} saved)."
+            f"({number(left / (taken + left), '.0%')} saved)."
         )
 
 

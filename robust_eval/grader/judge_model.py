@@ -283,7 +283,9 @@ class JudgeModel(Grader):
             other = self._majority_verdicts(some, f"verdicts, {name}", **variant)
             both = [(verdicts[key], other[key]) for key in other if None not in (verdicts[key], other[key])]
             up, down = both.count((False, True)), both.count((True, False))
-            log.warning("judge, %s: of %d verdicts %d become right and %d wrong", name, len(both), up, down)
+            log.warning(
+                "bias of the judge, %s: of %d verdicts, %d changed to right and %d to wrong", name, len(both), up, down
+            )
             counts = {"verdicts": len(both), "become_right": up, "become_wrong": down}
             for count, number in counts.items():
                 key = f"{name.replace(' ', '_')}.{count}"

@@ -162,7 +162,7 @@ def differences(collected: Collected) -> list[str]:
     if "finish_reason" in answers.column_names:
         cut = pc.sum(pc.equal(answers["finish_reason"], "length")).as_py() or 0
         if cut:
-            limit = f"{request.max_tokens} tokens" if request.max_tokens else "a limit"
+            limit = f"{request.max_tokens} tokens" if request.max_tokens else "the length limit"
             sentences.append(f"{cut:,} of {answers.num_rows:,} replies were truncated at {limit}")
     elif request.max_tokens:
         sentences.append(f"the maximum length is {request.max_tokens} tokens; the log marks no truncated reply")

@@ -86,14 +86,14 @@ SPECS: tuple[MetricSpec, ...] = (
         of_question="every rater right (1: all are)",
         tie_breaker="agreement.difficulty",
     ),
-    share_spec("agreement.best", "share of questions that some rater gets right (Best)"),
+    share_spec("agreement.best", "share of questions that at least one rater gets right (Best)"),
     MetricSpec("agreement.base_minus_difficulty", "Base − μ_D", limits=(-1.0, 1.0)),
     share_spec("agreement.certainty", "normalised certainty H_η"),
     share_spec("agreement.m2", "Gibbs' M2"),
     MetricSpec("agreement.semantic_entropy", "semantic entropy", unit="nats", more_is_better=False),
     _joint_metric(
         "kappa",
-        "Fleiss' κ, labels mapped at random",
+        "Fleiss' κ, mean over random label mappings",
         excluded="unrated",
         short="κ",
         view=ComparisonView(DATASETS, "Fleiss' κ by data set", file="kappa_by_dataset"),
@@ -111,7 +111,7 @@ SPECS: tuple[MetricSpec, ...] = (
         for name, label in (
             ("accuracy", "accuracy of the raters, if all guess"),
             ("worst", "share of questions that every rater gets right, if all guess"),
-            ("best", "share of questions that some rater gets right, if all guess"),
+            ("best", "share of questions that at least one rater gets right, if all guess"),
             ("certainty", "normalised certainty H_η, if all guess"),
             ("m2", "Gibbs' M2, if all guess"),
         )
@@ -153,6 +153,16 @@ class Raters(NamedTuple):
     ensemble: Floats
 
 
+def _variants(graded: pa.Table) -> str:
+    """Return the differences between raters: wordings, arrangements (orders and forms), both, or trials."""
+    forms = graded["form"].filter(pc.greater(graded["rewrite"], 0))
+    if not len(forms):
+        return "trials"
+    if forms.null_count == len(forms):
+        return "wordings"
+    return "both" if forms.null_count else "arrangements"
+
+
 @dataclass
 class AnswerAgreement(Metric):
     """Metrics of MultiQ&A: agreement, certainty and accuracy of the raters of each question, at each temperature."""
@@ -189,7 +199,7 @@ class AnswerAgreement(Metric):
         """
         ids = [question.id for question in questions]
         groups = question_groups(questions)
-        result = Score(question_ids=ids, specs=self.specs)
+        result = Score(question_ids=ids, settings={"variants": _variants(measured.graded)}, specs=self.specs)
         temperatures = temperatures_of(measured.graded)
         by_temperature = [self.raters(questions, measured.graded, t) for t in temperatures]
         by_question: dict[str, list[Floats]] = {}

@@ -93,8 +93,8 @@ class AnswerCertainty(Metric):
         """Raise UserError unless each question is repeated: asked at least twice under the same condition."""
         if repetitions < 2:
             raise UserError(
-                "metric=certainty needs repeated answers to the same question, but the sampler asks only once: "
-                "set the sampler's trials to 2 or more"
+                "metric=certainty needs repeated answers to the same question, but each has only one: set the "
+                "sampler's trials to 2 or more, or record more answers"
             )
 
     def score(self, questions: Sequence[Question], measured: Measured, seed: int) -> Score:

@@ -71,7 +71,7 @@ CORRECTED = tuple(
 """Specs of the FRS metrics, corrected by labels."""
 NO_LOGPROBS = "the greedy answers have no log-probabilities"
 INSUFFICIENT_LABELS = (
-    f"at least {MIN_LABELS} labels are needed, of right and of wrong answers, and verdicts that distinguish them"
+    f"this needs at least {MIN_LABELS} labels, of both right and wrong answers, and verdicts that distinguish them"
 )
 
 

@@ -42,7 +42,7 @@ CONSISTENCY = share_spec(
     short="consistency rate",
     of_question="share of pairs of answers that agree",
 )
-PASS_AT = share_spec("reliability.pass_at.k{}", "pass@{}: some trial right, k = {}", shown=RUN)
+PASS_AT = share_spec("reliability.pass_at.k{}", "pass@{}: at least one trial right, k = {}", shown=RUN)
 PASS_HAT = share_spec(
     "reliability.pass_hat.k{}",
     "pass^{}: all trials right, k = {}",
@@ -72,7 +72,7 @@ SENSITIVITY = MetricSpec(
 )
 SENSITIVITY_NOISE = MetricSpec(
     "reliability.prompt_sensitivity_noise",
-    "standard deviation over wordings by binomial noise alone",
+    "standard deviation over wordings from binomial noise alone",
     shown=RUN,
     mean=False,
 )

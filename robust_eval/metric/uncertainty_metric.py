@@ -17,7 +17,7 @@ from robust_eval.metric.metric_spec import RUN, MetricSpec, nearest_to_one
 from robust_eval.metric.score import Measured, Metric, Score, grid, question_groups
 from robust_eval.model.logprobs import is_whole
 from robust_eval.question import Question
-from robust_eval.runtime.text import enumerated
+from robust_eval.runtime.text import enumerated, number
 from robust_eval.stats.entropy import answer_entropy
 from robust_eval.stats.estimate import UNDEFINED, Estimate, columns_of, count_defined
 from robust_eval.stats.frs import breaking_temperature
@@ -58,7 +58,7 @@ SCORES = {
 _LEADING = ("answer_entropy", "greedy_surprisal")
 """Scores that stand where there is room for few metrics."""
 TARGETS = ("baseline", "majority")
-LEAST = f"{LEAST_SURE:.0%}".replace("%", " %")
+LEAST = number(LEAST_SURE, ".0%")
 
 
 _METRICS: dict[str, tuple[str, dict[str, Any]]] = {

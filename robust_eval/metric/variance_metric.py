@@ -31,7 +31,7 @@ STANDARD_ERROR = MetricSpec(
 SPECS = (QUESTION, REWRITE, TRIAL, STANDARD_ERROR)
 _REASONS = {
     REWRITE.name: "included in the variance between questions: each has one wording",
-    TRIAL.name: "included in the variance before it: each wording has one trial",
+    TRIAL.name: "included in the variance above: each wording has one trial",
     STANDARD_ERROR.name: "the answers do not vary",
 }
 TOO_FEW = "fewer than two questions"

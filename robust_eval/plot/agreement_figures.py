@@ -23,16 +23,16 @@ BINS = 10
 
 @run_figure(
     "Accuracy of the raters, from worst to best case",
-    "The distance between the ends is the effect of the wording; a vote above the original question shows that several "
-    "wordings improve accuracy.",
+    "The distance between the ends is the effect of the wording, order or form; a vote above the original question "
+    "shows that asking in several ways improves accuracy.",
     "Cho & Watson, Table 4",
     lambda run: "agreement" in run.tables,
 )
 def accuracy_range(axes: Axes, run: FigureData) -> None:
-    """Share of questions answered right by at least one rater, by the majority vote, in the original wording, by the
-    raters on average, and by every rater, with 95 % intervals.
+    """Share of questions answered right by at least one rater, by the majority vote, as originally asked, by the raters
+    on average, and by every rater, with 95 % intervals.
     """
-    names = ("some rater", "vote", "original question", "mean of the raters", "every rater")
+    names = ("at least one rater", "vote", "original question", "mean of the raters", "every rater")
     metrics = ("best", "plurality", "accuracy", "difficulty", "worst")
     curves = (run.curves[f"agreement.{metric}"] for metric in metrics)
     value, errors = values_and_whiskers(curve[nearest_to_one(curve)] for curve in curves)

@@ -133,8 +133,8 @@ def fact_accuracy(run: FigureData) -> FactAccuracy:
 @run_figure(
     "Accuracy of every fact",
     "Each row is a fact. Robust facts, at the top, stay right (light) at high temperatures; fragile ones, at the "
-    f"bottom, soon turn wrong (dark). The line is the breaking temperature. Beyond {MAX_ROWS} facts, only {MAX_ROWS} "
-    "evenly spaced ones are drawn.",
+    f"bottom, soon turn wrong (dark). The line is the breaking temperature. Of more than {MAX_ROWS} facts, only "
+    f"{MAX_ROWS} evenly spaced ones are drawn.",
     "beyond the paper",
     lambda run: {"frs", "frs_accuracy"} <= set(run.tables) and run.tables["frs"].num_rows > 0,
 )
@@ -427,7 +427,7 @@ def draw_densities(axes: Axes, scores: Mapping[float, ArrayLike], breaking: Arra
 
 
 def _percent(share: float) -> str:
-    return number(share, ".0%").replace("%", " %")
+    return number(share, ".0%")
 
 
 def break_levels(breaking: Floats, temperatures: ArrayLike) -> tuple[Floats, list[str], float]:

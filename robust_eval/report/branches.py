@@ -59,7 +59,7 @@ class Branch:
             for counts in (self.counts, self.hidden)
         ]
         branches = [branch.as_data() for branch in self.branches]
-        percent = number(self.probability, ".1%" if self.probability < 0.01 else ".0%").removesuffix("%")
+        percent = number(self.probability, ".1%" if self.probability < 0.01 else ".0%").removesuffix(" %")
         return [self.text, percent, self.verdict, *counts_by_verdict, branches]
 
 

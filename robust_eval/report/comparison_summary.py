@@ -92,7 +92,8 @@ def _without_verdict(compared: Comparison, pairs: Sequence[Pair]) -> Iterator[st
         values = listed(truncation(different(truncated)))
         yield f"Truncation differs ({values}): {TRUNCATED} Runs that differ in it are not ranked against one another."
     if few:
-        yield f"{len(few)} pairs share fewer than {MIN_UNITS} independent questions, too few for a verdict."
+        metric = compared.words(few[0].metric or "")
+        yield f"{len(few)} pairs share fewer than {MIN_UNITS} independent questions, too few for a verdict on {metric}."
 
 
 def _verdict(compared: Comparison, pair: Pair, family: int) -> str:
@@ -100,9 +101,8 @@ def _verdict(compared: Comparison, pair: Pair, family: int) -> str:
     difference = contrast(*(compared.measurements[index] for index in pair[:2]))
     first, second = (compared.measurement_labels.full[index] for index in pair[:2])
     if pair.metric and not pair.differences[pair.metric].n:
-        of_question = (spec := compared.spec(pair.metric)) and spec.of_question
-        words = of_question or compared.words(pair.metric)
-        return f"{first} and {second} cannot be compared: no question has a value of {words} in both."
+        words = compared.words(pair.metric)
+        return f"{first} and {second} cannot be compared: no question has the metric “{words}” in both."
     cause = {
         "few": f"{first} and {second} share too few independent questions for a verdict ({MIN_UNITS} are needed).",
         "rescored": f"{first} and {second} are also scored differently, so there is no verdict.",

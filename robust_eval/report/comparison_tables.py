@@ -270,7 +270,7 @@ def _variance_table(variance: AnswerVariance) -> Table:
         f"Differences between the answers (right 1, wrong 0) to the same question, rewrite and trial "
         f"{at_words(variance.temperature)}. Questions: {variance.questions:,}; wordings of each: "
         f"{variance.rewrites:.3g}; trials of each wording: {variance.trials:.3g}. A component that the answers cannot "
-        "separate is included in the one before it."
+        "separate is included in the one above it."
     )
     return Table("Variance components of the difference", ["component", "variance"], rows, note=note)
 

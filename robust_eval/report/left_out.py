@@ -14,6 +14,8 @@ MAX_CHARACTERS = 100
 """Maximum characters of a question and of an answer in the list of unknown facts."""
 _NEEDED = {"sampler.perturbation.rewrites": "rewrites", "sampler.order.orders": "choices"}
 """Parts of a question that a sampler needs, by a setting of that sampler; the first applies."""
+NOT_ENDED_COUNT = NOT_ENDED.replace(" ", "_")
+"""Reason of replies whose reasoning does not end, as a name of a count."""
 _NO_REPLY = {"filtered_prompt": "prompts filtered", "filtered_reply": "replies filtered", "error": "failed"}
 
 
@@ -86,21 +88,27 @@ def unanswered(counts: Mapping[str, float]) -> str:
 
 def unread(counts: Mapping[str, float]) -> str:
     """Return the number of replies without a readable answer, by reason, as text; empty without any."""
-    counts_by_reason = {
-        name.removeprefix("invalid."): count for name, count in counts.items() if name.startswith("invalid.")
-    }
-    for outcome in ("refused", "empty"):
-        if number := counts.get(f"greedy.outcomes.{outcome}", 0) + counts.get(f"outcomes.{outcome}", 0):
-            counts_by_reason[outcome] = number
-    counts_by_reason = {reason: n for reason, n in counts_by_reason.items() if n >= 0.5}  # enumerated: probabilities
+    counts_by_reason = unread_reasons(counts)
     if not counts_by_reason:
         return ""
     reasons = ", ".join(f"{reason.replace('_', ' ')}: {count:,.0f}" for reason, count in counts_by_reason.items())
-    remedy = "; raise model.max_completion_tokens, or model.thinking_budget of a local model"
-    remedy = remedy if NOT_ENDED.replace(" ", "_") in counts_by_reason else ""
+    remedy = (
+        "; raise model.max_completion_tokens of a server, or model.thinking_budget of a local model, which "
+        "sampler=thinking does not allow"
+    )
+    remedy = remedy if NOT_ENDED_COUNT in counts_by_reason else ""
     number = sum(counts_by_reason.values())
     consequence = "which does not count as right" if round(number) == 1 else "none of which counts as right"
     return f"{_counted(number, 'reply', 'replies')}, {consequence} ({reasons}){remedy}"
+
+
+def unread_reasons(counts: Mapping[str, float]) -> dict[str, float]:
+    """Return the number of replies without a readable answer by reason."""
+    reasons = {name.removeprefix("invalid."): count for name, count in counts.items() if name.startswith("invalid.")}
+    for outcome in ("refused", "empty"):
+        if number := counts.get(f"greedy.outcomes.{outcome}", 0) + counts.get(f"outcomes.{outcome}", 0):
+            reasons[outcome] = number
+    return {reason: n for reason, n in reasons.items() if n >= 0.5}  # enumerated: probabilities
 
 
 def _counted(number: float, one: str, several: str | None = None) -> str:

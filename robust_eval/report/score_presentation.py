@@ -62,6 +62,13 @@ _TABLE_4 = {
     "α": "agreement.alpha",
 }
 """Columns of the paper's table."""
+_VARIANTS = {
+    "wordings": ("Rewording", "in the original wording", "in every wording"),
+    "arrangements": ("Agreement over orders and forms", "as given", "in every order and form of the choices"),
+    "both": ("Rewording, order and form", "as given", "in every wording, order and form"),
+    "trials": ("Agreement of trials", "in the first trial", "in every trial"),
+}
+"""Heading, and words for the original and for all variants of a question, by the differences between its raters."""
 
 
 def frs(score: Score, questions: Sequence[Question]) -> Presentation:
@@ -87,12 +94,12 @@ def frs(score: Score, questions: Sequence[Question]) -> Presentation:
         start = ":" if counted == len(score.question_ids) else f". {counted:,} of them {are_known}:"
         n = "" if score.n(first) == counted else f", n = {score.n(first):,}"
         sentence = (
-            f"at rising temperature{start} their mean Factual Robustness Score is {number(frs.value)} (95 % "
+            f"at rising temperatures{start} their mean Factual Robustness Score is {number(frs.value)} (95 % "
             f"interval {bounds(frs.low, frs.high)}, d = {d:g}{n}), and {score.formatted(UNBROKEN.name, '.0%')} of them "
             "never broke."
         )
     else:
-        sentence = "at rising temperature. None of them is known, so there is no FRS."
+        sentence = "at rising temperatures. None of them is known, so there is no FRS."
     claims = []
     if len(defined := breaking[~np.isnan(breaking)]):
         median = np.quantile(defined, 0.5, method="inverted_cdf")
@@ -142,7 +149,7 @@ def _anchors(levels: Sequence[float], d: float, unbroken: str) -> list[tuple[flo
         ),
         (
             float(np.mean(flat)),
-            "one in between: the same number of facts breaks at each temperature, whatever its certainty",
+            "one in between: the same number of facts breaks at each temperature, whatever the initial entropy",
         ),
         (certain, "one that is certain and never breaks"),
     ]
@@ -165,23 +172,23 @@ def agreement(score: Score, questions: Sequence[Question]) -> Presentation:
         score.formatted(point(f"agreement.{name}", t), form)
         for name, form in (("accuracy", ".0%"), ("plurality", ".0%"), ("worst", ".0%"), ("kappa", ".2f"))
     )
+    title, original, every_variant = _VARIANTS[score.settings.get("variants", "wordings")]
     sentence = (
-        f"in several ways at t = {t:g} (95 % intervals in brackets): {base} of them are answered right in the "
-        f"original wording, {vote} by the majority vote, and {worst} by every rater; the raters' agreement "
-        f"beyond chance is κ = {kappa}."
+        f"in several ways at t = {t:g} (95 % intervals in brackets): {base} of them are answered right {original}, "
+        f"{vote} by the majority vote, and {worst} by every rater; the raters' agreement beyond chance is κ = {kappa}."
     )
     columns = {
         "agreement.certainty": ("agreement of raters", "normalised certainty H_η of all raters"),
         "agreement.difficulty": ("raters right", "share of the raters that answer right"),
     }
-    claims = [f"gets {worst} of its questions right in every wording"]
+    claims = [f"gets {worst} of its questions right {every_variant}"]
     guessed = score.values.get("agreement.guessing.worst", UNDEFINED).value
     anchors = [] if math.isnan(guessed) else [(guessed, "a model that guesses among the choices")]
-    anchors.append((1.0, "one that is right in every wording"))
+    anchors.append((1.0, f"one that is right {every_variant}"))
     every = score.curves["agreement.worst"][t]
     scale = Scale("share of questions that every rater answers right", every, 0.0, 1.0, anchors)
     tables = [_table_4(score)]
-    return Presentation("Rewording", sentence, _columns(score, t, columns), (), claims, scale, tables)
+    return Presentation(title, sentence, _columns(score, t, columns), (), claims, scale, tables)
 
 
 def _table_4(score: Score) -> Table:
@@ -193,7 +200,7 @@ def _table_4(score: Score) -> Table:
     for t in score.curves["agreement.accuracy"]:
         n = sorted({score.n(point(name, t)) or 0 for name in _TABLE_4.values()})
         values = (score.curves[name][t].value for name in _TABLE_4.values())
-        metrics = (number(value, ".1%").removesuffix("%") for value in values)
+        metrics = (number(value, ".1%").removesuffix(" %") for value in values)
         counts = " to ".join(f"{each:,}" for each in dict.fromkeys([n[0], n[-1]]))
         rows.append([*map(Cell, (temperature_name(t), counts, *metrics))])
     return Table("In percent, as in table 4 of MultiQ&A", ["t", "n", *_TABLE_4], rows, 0)
@@ -306,9 +313,11 @@ def reasoning(score: Score, questions: Sequence[Question]) -> Presentation:
         smallest = thinking.budget_spec(thinking.BUDGET_SPECS[0], budgets[0]).name
         sentence += f", {score.formatted(point(smallest, t), '.0%')} with the smallest"
     share = score.curves[thinking.SHARE_BETWEEN.name][t]
-    if not math.isnan(share.value):
+    if share.value < 0:
+        sentence += "; no variance of correctness between traces was found"
+    elif not math.isnan(share.value):
         sentence += (
-            f"; {score.formatted(point(thinking.SHARE_BETWEEN.name, t), '.0%')} of the variance of right and wrong "
+            f"; {score.formatted(point(thinking.SHARE_BETWEEN.name, t), '.0%')} of the variance of correctness "
             "lies between traces, the rest between the answers after one trace"
         )
     unknown = "The source of variance is unknown: set at least two traces per question and two answers after each."
@@ -348,7 +357,7 @@ def uncertainty(score: Score, questions: Sequence[Question]) -> Presentation:
         ]
         return presentation
     presentation.tables = [_table_of_scores(score, names)]
-    caught = score.formatted(specs["caught"], ".0%").replace("%", " %")
+    caught = score.formatted(specs["caught"], ".0%")
     presentation.sentence = (
         f"{at_words(t)}: wrong {answers} are less certain than right ones with a probability (AUROC) of "
         f"{score.formatted(specs['auroc'], '.2f')}, by {about.label}."
@@ -486,7 +495,7 @@ def unanswerable(score: Score, questions: Sequence[Question]) -> Presentation:
 
 def _profile_sentence(score: Score, known_count: int, main: MetricSpec) -> str:
     """Return sentences on the share of known facts, all values defined, that withstand a profile's main methods."""
-    methods = "at rising temperature, in paraphrases, and repeatedly"
+    methods = "at rising temperatures, in paraphrases, and repeatedly"
     words = "all three", "unbroken at every temperature, right in every wording and right in every repetition"
     if main is ROBUST_AT_OWN:
         methods, words = "in paraphrases, and repeatedly", ("both", "right in every wording and in every repetition")
@@ -508,7 +517,7 @@ def _profile_sentence(score: Score, known_count: int, main: MetricSpec) -> str:
             sentences.append(text.format(n=n, share=score.formatted(name, ".0%")))
     shares = {name: score.values[spec.name].value for name, spec in FIRST.items() if spec.name in score.values}
     ranked = sorted(shares.items(), key=lambda item: -item[1])
-    if breaking := ", ".join(f"{name} {share:.0%}" for name, share in ranked if share > 0):
+    if breaking := ", ".join(f"{name} {number(share, '.0%')}" for name, share in ranked if share > 0):
         sentences.append(f"The perturbation that breaks a fact first (ties count for each): {breaking}.")
     return " ".join(sentences)
 
@@ -562,7 +571,7 @@ def corrected(
         if spec.name in estimates:
             share = with_interval(estimates[spec.name], ".1%")
             notes.append(f"{spec.label[0].upper()}{spec.label[1:]}: {share}; labels: {number_of[spec.name]:,}.")
-    title = f"Corrected for the errors of the grader, by the labels of {labels:,} answers"
+    title = f"Corrected for the errors of the grader, based on the labels of {labels:,} answers"
     header = [
         "metric",
         "by the grader",

@@ -10,8 +10,8 @@ from robust_eval.metric.metric_spec import nearest_to_one, point
 from robust_eval.metric.order_metric import ONE_CHOICE
 from robust_eval.metric.score import question_groups
 from robust_eval.metric.thinking_metric import ADDED
-from robust_eval.report.left_out import unanswered, unasked, unread
-from robust_eval.runtime.text import abbreviated_list
+from robust_eval.report.left_out import NOT_ENDED_COUNT, unanswered, unasked, unread, unread_reasons
+from robust_eval.runtime.text import abbreviated_list, number
 from robust_eval.stats.interval import MIN_UNITS, independent
 from robust_eval.tracking.result import Result
 
@@ -35,7 +35,9 @@ def warnings(result: Result) -> Iterator[Caution]:
     if text := unanswered(counts):
         yield Caution(f"Without a reply: {text}.", "The same command retries those that failed.")
     if text := unread(counts):
-        yield Caution(f"No answer was found in {text}.", "Change the reader, or the templates in sampler.*.prompts.")
+        has_remedy = unread_reasons(counts).keys() == {NOT_ENDED_COUNT}  # the text has the remedy
+        remedy_text = "" if has_remedy else "Change the reader, or the templates in sampler.*.prompts."
+        yield Caution(f"No answer was found in {text}.", remedy_text)
     if text := uncertain(counts):
         yield Caution(f"{text}.", f"{remedy(result)}.")
     if text := unasked(result):
@@ -70,9 +72,13 @@ def sampling_warnings(result: Result) -> Iterator[Caution]:
     total = sum(value for name, value in counts.items() if name.startswith("outcomes."))
     cut = counts["replies.truncated"]
     if not math.isnan(cut) and total and cut / total >= MIN_CUT_SHARE:
+        share = number(cut / total, ".0%")
+        whole = float(cut).is_integer()  # enumerated answers count with their probabilities
+        subject = (
+            f"{cut:,.0f} of {total:,.0f} sampled replies ({share})" if whole else f"{share} of the sampled replies"
+        )
         yield Caution(
-            f"{cut:,.0f} of {total:,.0f} sampled replies ({cut / total:.0%}) were truncated by the length limit, and "
-            "graded without the truncated part.",
+            f"{subject} were truncated by the length limit, and graded without the truncated part.",
             "Raise sampler.*.max_new_tokens, unless answers come at the start of replies.",
         )
 
@@ -127,14 +133,14 @@ _SERVED = {
 
 def uncertain(counts: Mapping[str, float]) -> str:
     """Return the number of uncertain greedy and sampled replies, in words; empty without any, or if unknown."""
-    number = counts["replies.uncertain"]
-    if not number > 0:
+    n_uncertain = counts["replies.uncertain"]
+    if not n_uncertain > 0:
         return ""
     outcomes = [outcome for outcome in OUTCOMES if outcome not in NO_REPLY]
     n_replies = sum(counts.get(f"{stage}outcomes.{each}", 0) for stage in ("greedy.", "") for each in outcomes)
-    text = f"{number:,.0f} of {n_replies:,.0f}" if number >= 1 else f"{number:.2g} of {n_replies:,.0f}"
-    verb = "reply is uncertain: its" if number == n_replies == 1 else "replies are uncertain: their"
-    return f"{text} {verb} explicit answer and the whole reply disagree on right or wrong"
+    text = f"{n_uncertain:,.0f} of {n_replies:,.0f}" if n_uncertain >= 1 else f"{n_uncertain:.2g} of {n_replies:,.0f}"
+    verb = "reply is uncertain: its" if n_uncertain == n_replies == 1 else "replies are uncertain: their"
+    return f"{text} {verb} extracted answer and the whole reply get different verdicts"
 
 
 def remedy(result: Result, run: str = "RUN") -> str:

@@ -1,7 +1,7 @@
 """Wording of the metrics of a run in the terminal and the report."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from robust_eval.metric.metric_spec import (
     DETAIL,
@@ -110,7 +110,9 @@ def asked_words(result: Result) -> str:
     model = f"{config.get('model.name', 'The model')}" + (f" ({', '.join(loaded)})" if loaded else "")
     trials = "; ".join(dict.fromkeys(_trials_text(name, config) for name in result.graded_by_sampler))
     baseline = "once at temperature 0, and " if result.graded_baseline.num_rows else ""
-    questions = f"{len(result.candidates()):,} questions from {config.get('dataset.name', 'the data set')}"
+    number = len(result.candidates())
+    questions = f"{number:,} question{'s' * (number != 1)} from the data set"
+    questions += f" {name}" if (name := config.get("dataset.name")) else ""
     if "identity.answers.sha256" in config and not result.graded_baseline.num_rows:
         answers = sum(table.num_rows for table in result.all_graded.values())
         return f"{model} has {answers:,} recorded answers to {questions}" + (f", scored{date}." if date else ".")
@@ -138,7 +140,7 @@ def _trials_text(sampler: str, settings: Mapping[str, object]) -> str:
     trials, rewrites, temperatures, turns, traces, budgets, forms = (
         settings.get(f"sampler.{sampler}.{name}") for name in names
     )
-    text = "again" if trials is None else "once more" if trials == 1 else f"{trials} times"
+    text = "again" if trials is None else {1: "once more", 2: "twice"}.get(cast(int, trials), f"{trials} times")
     text += "" if turns is None else f", in conversations with {turns} turns of pushback,"
     if traces is not None and isinstance(budgets, list):
         text += f" after {traces} reasoning traces with a budget of {', '.join(map(str, budgets))}"

@@ -73,7 +73,7 @@ def number(value: float, form: str = ".3f") -> str:
     value that rounds to zero has no sign.
 
     >>> number(0.654527), number(0.0625), number(-0.0001), number(0.125, ".0%"), number(float("inf"))
-    ('0.655', '0.063', '0.000', '13%', 'unbroken')
+    ('0.655', '0.063', '0.000', '13 %', 'unbroken')
     """
     if math.isnan(value):
         return "undefined"
@@ -82,7 +82,7 @@ def number(value: float, form: str = ".3f") -> str:
     if form.endswith("g"):  # significant digits: nothing rounds to zero, and no page has such a form
         return format(value, form)
     with localcontext(rounding=ROUND_HALF_UP):
-        return format(Decimal(float(value)), form.replace(".", "z.", 1))
+        return format(Decimal(float(value)), form.replace(".", "z.", 1)).replace("%", " %")
 
 
 def signed(value: float) -> str:

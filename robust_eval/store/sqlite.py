@@ -267,7 +267,7 @@ class SqliteEntries(Entries):
             lock.release()
 
     def size(self) -> str:
-        maximum = f"of at most {self._max_bytes / 2**20:,.0f} MB"
+        maximum = f"of {self._max_bytes / 2**20:,.0f} MB"
         return f"{self._repairing(self._bytes) / 2**20:,.1f} MB {maximum} in {self._folder}"
 
     @property

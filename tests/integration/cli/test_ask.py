@@ -182,7 +182,7 @@ def test_every_wording_and_the_clusters_are_shown(ask: Ask, script: Script):
     assert answer.tables == {
         WORDINGS: wordings,
         CLUSTERS: [
-            ["1", "Paris (majority answer)", "3", *share(3, 6), "1, 2, 5"],
+            ["1", "Paris (majority vote)", "3", *share(3, 6), "1, 2, 5"],
             ["2", "Lyon", "2", *share(2, 6), "0, 3"],
             ["3", "Nice", "1", *share(1, 6), "4"],
         ],
@@ -200,7 +200,7 @@ def test_a_cluster_is_called_by_the_answer_that_was_voted_for_and_else_by_its_fi
     script(by_wording("Paris", "Lyon", "The city of Paris", "Lyon, France", "Paris, France", "the capital is Paris"))
     answer = ask(FRANCE, "rewriter=recorded")
     assert answer.tables[CLUSTERS] == [
-        ["1", "the capital is Paris (majority answer)", "4", *share(4, 6), "0, 2, 4, 5"],
+        ["1", "the capital is Paris (majority vote)", "4", *share(4, 6), "0, 2, 4, 5"],
         ["2", "Lyon", "2", *share(2, 6), "1, 3"],
     ]
 
@@ -212,7 +212,7 @@ def test_raters_are_asked_several_times(ask: Ask, script: Script):
         *(["0", "Paris"], ["0", "Lyon"], ["1", "Lyon"], ["1", "Paris"], ["2", "Paris"], ["2", "Paris"])
     ]
     assert answer.tables[CLUSTERS] == [
-        ["1", "Paris (majority answer)", "4", *share(4, 6), "0, 1, 2"],
+        ["1", "Paris (majority vote)", "4", *share(4, 6), "0, 1, 2"],
         ["2", "Lyon", "2", *share(2, 6), "0, 1"],
     ]
 
@@ -223,7 +223,7 @@ def test_a_rater_without_a_reply_is_neither_right_nor_wrong_and_in_no_share(ask:
     answer = ask(FRANCE, *QUICK)
     assert answer.tables[WORDINGS][1][2] == f"({outcome})"
     assert answer.tables[CLUSTERS] == [
-        ["1", "Paris (majority answer)", "4", *share(4, 5), "0, 2, 3, 5"],
+        ["1", "Paris (majority vote)", "4", *share(4, 5), "0, 2, 3, 5"],
         ["2", "Lyon", "1", *share(1, 5), "4"],
     ]
 
@@ -234,7 +234,7 @@ def test_a_rater_without_an_answer_is_in_every_share_and_in_no_cluster(ask: Ask,
     answer = ask(FRANCE, *QUICK)
     assert answer.tables[WORDINGS][1][2] == f"Paris ({outcome})"
     assert answer.tables[CLUSTERS] == [  # of clusters of one size that of the first answer comes first
-        ["1", "Paris (majority answer)", "3", *share(3, 6), "2, 4, 5"],
+        ["1", "Paris (majority vote)", "3", *share(3, 6), "2, 4, 5"],
         ["2", "Nice", "1", *share(1, 6), "0"],
         ["3", "Lyon", "1", *share(1, 6), "3"],
     ]
@@ -251,7 +251,7 @@ def test_a_multiple_choice_question_keeps_its_choices(ask: Ask, script: Script):
     model = script(by_wording("B", "b)", "Answer: C", "B", "a thing", "C."))
     answer = ask(f" {ESCAPE}\n", *LETTERED)
     assert answer.tables[CLUSTERS] == [
-        ["1", f"{COASTING} (majority answer)", "3", *share(3, 6), "0, 1, 3"],
+        ["1", f"{COASTING} (majority vote)", "3", *share(3, 6), "0, 1, 3"],
         ["2", TURNING, "2", *share(2, 6), "2, 5"],
     ]
     assert [row[2] for row in answer.tables[WORDINGS]] == ["B", "b)", "Answer: C", "B", "a thing (invalid)", "C."]
@@ -311,7 +311,7 @@ def test_rewrites_that_have_drifted_are_marked(ask: Ask, script: Script):
         ["1", "Which city is the French capital?", "Paris"],
         ["2", "How do bees find their way home? (its meaning may have drifted)", "Paris"],
     ]
-    assert answer.tables[CLUSTERS] == [["1", "Paris (majority answer)", "3", *share(3, 3), "0, 1, 2"]]
+    assert answer.tables[CLUSTERS] == [["1", "Paris (majority vote)", "3", *share(3, 3), "0, 1, 2"]]
     assert unsupervised(answer) == agreement([3])
     assert [request.first_line for request in model.asked] == [False, True, True, True]
     assert model.models == ["smollm2-135m"]

@@ -144,7 +144,7 @@ def test_all_answers_labelled_the_corrected_figures_are_those_of_the_labels(run:
         assert found[f"accuracy_corrected.t{t:g}.low"] < true[t] < found[f"accuracy_corrected.t{t:g}.high"]
         assert abs(found[f"accuracy.t{t:g}"] - true[t]) > 0.001
     assert found["accuracy.greedy_corrected"] == 1
-    assert "Corrected for the errors of the grader, by the labels of 520 answers" in printed
+    assert "Corrected for the errors of the grader, based on the labels of 520 answers" in printed
     assert "agreement.worst.t1" in printed.split("Not corrected: ", 1)[1]
     assert "needs questions with a label for every answer (label --by question)" in printed
 
@@ -152,7 +152,7 @@ def test_all_answers_labelled_the_corrected_figures_are_those_of_the_labels(run:
 def test_labels_of_abstentions_tell_how_many_the_grader_finds(run: Path, label: Label):
     printed = label(run, "--sample", 30, "--labeller", "ann", typed="a\n" * 3 + "w\n" * 27)
     found = summary(run)
-    assert re.search(r"Sensitivity of the outcome abstained: 0.0% \(0.0% to 70.8%\); labels: \d+.", printed)
+    assert re.search(r"Sensitivity of the outcome abstained: 0.0 % \(0.0 % to 70.8 %\); labels: \d+.", printed)
     assert (found["abstention.sensitivity"], found["abstention.specificity"]) == (0, 1)
 
     label(run, "--sample", 30, "--labeller", "ann", "--read", relabelled(run, "wrong"))
@@ -194,7 +194,7 @@ def test_some_labels_correct_in_every_place_where_figures_are_shown(
     assert np.mean(errors) < 0.08
     assert re.search(r"accuracy at t = 1 +│ +0\.500 │ 0\.428 to 0\.572 │ +0\.\d{3} │", printed)
     page = (run / "report.html").read_text()
-    assert "Corrected for the errors of the grader, by the labels of 150 answers" in page
+    assert "Corrected for the errors of the grader, based on the labels of 150 answers" in page
     assert page.count("<!-- corrected metrics -->") == page.count("<!-- end of corrected metrics -->") == 1
     label(run, "--sample", 150, "--labeller", "ann")
     assert (run / "report.html").read_text() == page

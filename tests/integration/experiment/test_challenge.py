@@ -57,7 +57,7 @@ def test_facts_break_at_the_turn_at_which_the_model_gives_in(ran: tuple[Result, 
         assert figures[f"challenge.mended.turn{turn}.t1"].value == float(turn >= 2)
     assert figures["challenge.mended_share.t1"].value == 1
     page = (folder / "report.html").read_text()
-    assert "100% (29% to 100%, n = 3) of the 3 that were wrong at first are right at the end" in page
+    assert "100 % (29 % to 100 %, n = 3) of the 3 that were wrong at first are right at the end" in page
 
 
 def test_conversations_are_stored_turn_by_turn(ran: tuple[Result, Path, list[str]]):

@@ -69,7 +69,9 @@ def test_a_model_that_always_says_a_is_right_at_the_first_place_alone(ran: tuple
     assert {figures[f"order.form.{form}.t1"].value for form in ("given", *FORMS)} == {as_it_stands}
     assert result.sampler_of == {"order": "order", "agreement": "order"}
     page = (folder / "report.html").read_text()
-    assert "100% of the answers are right with the right choice at position 1, 0% at position 2." in page
+    assert "100 % of the answers are right with the right choice at position 1, 0 % at position 2." in page
+    assert "right in every order and form of the choices" in page
+    assert "right in every wording" not in page
 
 
 def test_labels_are_the_choices_of_the_question_as_it_stands(ran: tuple[Result, Path, list[str]]):

@@ -185,7 +185,7 @@ def test_questions_without_an_answer_are_asked_as_by_the_command_for_them_alone(
     assert alone.cache_hits == 60  # the replies came from the store
     expected = alone.scores["reliability"].values["reliability.answered_unanswerable"]
     assert together.scores["unanswerable"].values == {"profile.answered_unanswerable": expected}
-    assert "gives an answer in 100% (94% to 100%, n = 60) of its replies to unanswerable questions" in (
+    assert "gives an answer in 100 % (94 % to 100 %, n = 60) of its replies to unanswerable questions" in (
         folder / "report.html"
     ).read_text(encoding="utf-8")
 

@@ -52,7 +52,9 @@ def test_it_stops_when_it_is_decided_and_says_what_that_saved(
     taken, left = found["asked"]["taken"], found["asked"]["left"]
     assert (taken + left, found["metrics"][0]["n"]) == (FACTS, taken)
     assert 30 <= taken < FACTS
-    saved = f"early_stop=true: {taken} of {FACTS} questions were asked; {left} were not ({left / FACTS:.0%} saved)."
+    saved = (
+        f"early_stop=true: {taken} of {FACTS} questions were asked; {left} were not ({100 * left / FACTS:.0f} % saved)."
+    )
     assert saved in capsys.readouterr().out
     assert saved.replace("_", "\\_") in Path("out", "verdict.md").read_text()
 

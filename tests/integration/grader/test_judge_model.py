@@ -251,7 +251,7 @@ def test_bias_is_measured_on_request(judge: ScriptedServer, tmp_path: Path, capl
     found = {name: value for name, value in result.description.items() if name.startswith("loaded.grader.bias.")}
     assert found["loaded.grader.bias.padded.become_right"] == found["loaded.grader.bias.padded.verdicts"] == 10
     assert found["loaded.grader.bias.order_swapped.become_right"] == 0
-    assert "judge, padded: of 10 verdicts 10 become right and 0 wrong" in caplog.text
+    assert "bias of the judge, padded: of 10 verdicts, 10 changed to right and 0 to wrong" in caplog.text
 
 
 def test_a_plan_takes_answers_that_are_not_there_to_be_all_different(judge: ScriptedServer):

@@ -77,7 +77,7 @@ def result(n, frs=None):
     score.add_mean("frs.d1", np.linspace(0, 1, n) if frs is None else np.asarray(frs), None)
     score.add_mean("frs.d2", np.zeros(n), None)
     score.values["frs.unbroken_share"] = Estimate(0.5, 0.25, 0.75)
-    score.presentation = Presentation("Temperature", "at rising temperature.")
+    score.presentation = Presentation("Temperature", "at rising temperatures.")
     certainty = Score(question_ids=score.question_ids, specs=certainty_metric.SPECS)
     certainty.add_curve("certainty.entropy", np.full((n, 2), [0.5, 0.25]), [0.2, 1.0], None)
     condition = {"rewrite": 0, "temperature": 0.0, "trial": 0, "outcome": "ok", "weight": 1.0}
@@ -103,7 +103,7 @@ def result(n, frs=None):
 
 def test_the_note_of_a_run_is_its_sentence_and_its_figures():
     page, html = rendered(run_note(result(3)))
-    assert html.startswith("<ul>\n<li>2 of 3 questions were kept and asked again at rising temperature.</li>\n")
+    assert html.startswith("<ul>\n<li>2 of 3 questions were kept and asked again at rising temperatures.</li>\n")
     assert [row[0] for row in page.tables[0]] == [
         *("metric", "mean FRS (d = 1)", "mean FRS (d = 2)", "share of unbroken facts (each scores 1)"),
         *("answer entropy (nats) at t = 0.2", "answer entropy (nats) at t = 1"),

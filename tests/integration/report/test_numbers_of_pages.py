@@ -29,7 +29,7 @@ class Compared(NamedTuple):
 
 
 METRICS = "[frs,agreement,certainty]"
-NUMBER = re.compile(r"[+-]?\d[\d,]*(?:\.\d+)?%?")
+NUMBER = re.compile(r"[+-]?\d[\d,]*(?:\.\d+)?(?: %)?")
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def equals(shown: str, value: Any) -> bool:
     """Whether a number as it is shown is this value rounded to as many digits, halves away from zero."""
     if value is None or not math.isfinite(value):
         return False
-    digits = Decimal(shown.replace(",", "").rstrip("%"))
+    digits = Decimal(shown.replace(",", "").rstrip(" %"))
     scaled = Decimal(value) * (100 if shown.endswith("%") else 1)
     return digits == scaled.quantize(Decimal((0, (1,), digits.as_tuple().exponent)), ROUND_HALF_UP)
 
@@ -93,7 +93,7 @@ def test_the_first_screen_has_the_numbers_of_the_summary(page: Page, report: Pat
     summary = json.loads((report.parent / "summary.json").read_text())
     asked = page.locator(".asked").inner_text()
     assert re.fullmatch(
-        r"one was asked 45 questions from facts on .+: once at temperature 0, and the 38 that it .+", asked
+        r"one was asked 45 questions from the data set facts on .+: once at temperature 0, and the 38 that it .+", asked
     )
     claims = re.sub(r"t = [\d.]+|95 %", "", page.locator(".headline").inner_text())
     scores: dict[str, list[float]] = {}

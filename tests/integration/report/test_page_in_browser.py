@@ -235,7 +235,7 @@ def test_an_opened_question_shows_its_curve_and_all_its_answers(page: Page):
     )
     assert bars == [f"{25 * count}%" for count in (*expected, *(4 - count for count in expected))]
     assert tables["Answers: perturbation"] == [
-        ["What is fact 5? plain", f"answer 5 (majority answer){READ}", "✓ right", "1"],
+        ["What is fact 5? plain", f"answer 5 (majority vote){READ}", "✓ right", "1"],
         ["Fact 5 is what? plain", f"answer 5{READ}", "✓ right", "1"],
         ["Tell me fact 5. plain", f"wrong 0{READ}", "✗ wrong", "1"],
     ]
@@ -253,7 +253,7 @@ def test_an_opened_question_shows_what_was_extracted_of_a_reply_and_marks_uncert
     page.get_by_text("What is fact 5?").first.click()
     (line,) = page.locator(".detail tbody small.read", has_text="uncertain").all()
     assert line.inner_text() == "extracted: <b>answer 5</b> (rule: explicit answer) uncertain"
-    note = "Uncertain replies, whose extracted answer and whole text disagree on right or wrong: 1."
+    note = "Uncertain replies, whose extracted answer and whole text get different verdicts: 1."
     assert page.locator(".detail .note", has_text="Uncertain").all_inner_texts() == [note]
     assert page.evaluate("document.documentElement.scrollWidth") == width
     page.wait_for_selector(".curve svg")

@@ -153,7 +153,7 @@ def test_the_folder_is_made_and_its_size_said(tmp_path: Path):
     folder = tmp_path / "new" / "store"
     with SqliteStore(str(folder), max_size_mb=2048).open() as opened:
         opened.put(random_entries(3, shortest=MEGABYTE, longest=MEGABYTE))
-        assert opened.size() == f"3.0 MB of at most 2,048 MB in {folder}"
+        assert opened.size() == f"3.0 MB of 2,048 MB in {folder}"
 
 
 def test_no_store_keeps_nothing():
@@ -288,7 +288,7 @@ def test_a_store_that_may_not_be_written_can_be_read_and_is_left_as_it_was(share
     content = (shared / FILE).read_bytes()
     with SqliteStore(str(shared)).open() as opened, opened.lock_keys([b"key"]):
         output, errors = read_without_permission(shared)
-    assert output == ["all", "{}", "asked", f"{len(content) / MEGABYTE:.1f} MB of at most 4,096 MB in {shared}"]
+    assert output == ["all", "{}", "asked", f"{len(content) / MEGABYTE:.1f} MB of 4,096 MB in {shared}"]
     assert errors == [f"store: {shared / FILE} is read-only: new answers are not stored"]
     assert (shared / FILE).read_bytes() == content
 
@@ -793,7 +793,7 @@ def test_nothing_is_dropped_that_this_opening_has_used_even_if_it_is_too_much(tm
             opened.put({key: value})
         mine = {key: LARGE[key] for key in [*used, *YOUNG]}
         assert dict(opened.get(list(LARGE))) == mine
-        assert opened.size() == f"1.1 MB of at most 1 MB in {tmp_path}"
+        assert opened.size() == f"1.1 MB of 1 MB in {tmp_path}"
     assert found(tmp_path, LARGE) == mine
     assert warnings == ["store: the entries of this run exceed store.max_size_mb; none is dropped"]
 

@@ -55,7 +55,7 @@ def test_the_figures_of_a_grader_are_counts_shares_and_an_interval():
     people = [True, True, True, False, False, False, False, False]
     found = [True, True, False, True, False, False, False, False]
     agreement = Agreement.of(people, found)
-    row = ["8", "75.0%", "40.9% to 92.9%", "0.667", "0.467", "33.3% (1 of 3)", "20.0% (1 of 5)"]
+    row = ["8", "75.0 %", "40.9 % to 92.9 %", "0.667", "0.467", "33.3 % (1 of 3)", "20.0 % (1 of 5)"]
     assert agreement_row(agreement) == row
     interval = {"accuracy_low": 0.40927, "accuracy_high": 0.92852}
     assert agreement.metrics() == pytest.approx(
@@ -118,7 +118,7 @@ def test_graders_stand_beside_people_by_slice(monkeypatch, capsys, tmp_path):
     table = capsys.readouterr().out.partition("Agreement with human verdicts by slice")[2]
     cells = [[cell.strip() for cell in line.strip("│").split("│")] for line in table.splitlines() if "│" in line]
     by_slice = {row[0]: (row[1], row[2], row[-1]) for row in cells[:2]}
-    assert by_slice == {"NQ, fid": ("2", "100.0%", "50.0%"), "NQ, gpt4": ("2", "50.0%", "50.0%")}
+    assert by_slice == {"NQ, fid": ("2", "100.0 %", "50.0 %"), "NQ, gpt4": ("2", "50.0 %", "50.0 %")}
     figures = json.loads((tmp_path / "metrics.json").read_text())
     assert (figures["slice NQ, fid: matching, word"], figures[f"slice NQ, fid: {BARE}"]) == (1.0, 0.5)
 

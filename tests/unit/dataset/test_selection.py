@@ -70,7 +70,7 @@ def test_choices_are_shuffled_by_question_and_the_right_one_is_kept(caplog):
     assert len({q.choices for q in loaded}) == 6
     assert loaded == given(*reversed(questions), shuffle_choices=True).load()[::-1]
     counts = Counter("ABC"[q.correct] for q in loaded)
-    shares = ", ".join(f"{letter} {counts[letter] / 300:.0%}" for letter in "ABC")
+    shares = ", ".join(f"{letter} {100 * counts[letter] / 300:.0f} %" for letter in "ABC")
     assert caplog.messages == [f"positions of the right choices in given: {shares}"]
     assert min(counts.values()) > 75
     assert given(*questions).load() == questions

@@ -13,7 +13,7 @@ def test_the_share_of_the_last_run_is_expected_of_the_next(tmp_path: Path, monke
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert expected_share(MODEL)[0] == DEFAULT_SHARE
     remember_share(MODEL, 36, 100)
-    assert expected_share(MODEL) == (0.36, "36%, as in the last such run of this model")
+    assert expected_share(MODEL) == (0.36, "36 %, as in the last such run of this model")
     assert expected_share({"model": "other"})[0] == DEFAULT_SHARE
 
 
@@ -23,4 +23,4 @@ def test_a_share_that_cannot_be_read_is_absent(text: str, tmp_path: Path, monkey
     remember_share(MODEL, 36, 100)
     (file,) = (file for file in tmp_path.rglob("*") if file.is_file())
     file.write_text(text)
-    assert expected_share(MODEL) == (DEFAULT_SHARE, "half, because there is no earlier run of this model")
+    assert expected_share(MODEL) == (DEFAULT_SHARE, "assuming half, because there is no earlier run of this model")

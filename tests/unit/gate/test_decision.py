@@ -79,7 +79,7 @@ def test_answers_that_did_not_come_leave_it_open_whatever_the_rest_says(tmp_path
     assert found.outcome == "INCONCLUSIVE"
     assert found.metrics[0].outcome == "FAIL"
     (reason,) = found.reasons
-    assert f"20% of the sampled answers of {damaged} are missing" in reason
+    assert f"20 % of the sampled answers of {damaged} are missing" in reason
     assert "more than gate.no_reply=0.05 allows" in reason
     assert decided(one, other, GateSettings(no_reply=0.3)).outcome == "FAIL"
 
@@ -92,7 +92,7 @@ def test_greedy_answers_that_did_not_come_are_not_outnumbered_by_sampled_ones(tm
     found = decided(one, replace(other, graded=pa.Table.from_pylist(answers)))
     assert found.outcome == "INCONCLUSIVE"
     assert " ".join(found.reasons) == (
-        "20% of the greedy answers of other are missing (10 of 50 failed, 0 were filtered), more than "
+        "20 % of the greedy answers of other are missing (10 of 50 failed, 0 were filtered), more than "
         "gate.no_reply=0.05 allows."
     )
 
@@ -210,6 +210,7 @@ def test_each_look_is_judged_by_the_sequence_up_to_there():
         ({"sampler__temperature_sweep__temperatures": [1]}, r"temperatures is \[1\], but was not set"),
         ({"sampler__temperature_sweep__selection": "none"}, "selection is none, but was exact_match"),
         ({"grader__contains": "equal"}, "grader.contains is equal, but was not set"),
+        ({"metric__certainty__invalid": "drop"}, "only the candidate has metric=certainty; measure both with the same"),
         (
             {"key": lambda number: f"other {number}"},
             "the accepted answer to question q0 is other 0, but was answer 0 in the baseline",

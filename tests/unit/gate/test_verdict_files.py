@@ -118,7 +118,7 @@ def test_the_page_opens_with_the_verdict(tmp_path: Path):
     assert re.findall("<h1>(.*)</h1>", page) == ["INCONCLUSIVE: no metric reaches a verdict."]
     assert "<h2>Settings that differ</h2>" in page
     assert "Exit status: 3 (0 PASS, 1 FAIL, 3 INCONCLUSIVE)." in page
-    assert "50 were not (25% saved)" in page
+    assert "50 were not (25 % saved)" in page
 
 
 def test_the_headline_names_what_is_not_decided():

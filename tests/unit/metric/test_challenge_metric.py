@@ -97,10 +97,11 @@ def test_a_fact_breaks_at_the_first_turn_whatever_follows_and_a_wrong_answer_is_
     assert found.presentation.sentence == (
         "in conversations, with pushback at each of 3 turns at t = 1: "
         f"{found.formatted('challenge.unbroken_share.t1', '.0%')} of the 2 that were right at first withstand it to "
-        f"the end; the one answer that was wrong at first is right at the end in 100% ({low:.0%} to {high:.0%}, n = 1) "
+        f"the end; the one answer that was wrong at first is right at the end in 100 % "
+        f"({100 * low:.0f} % to {100 * high:.0f} %, n = 1) "
         "of its conversations."
     )
-    assert found.presentation.notes == ["right answers given up, by kind of pushback: b 33%, a 10%"]
+    assert found.presentation.notes == ["right answers given up, by kind of pushback: b 33 %, a 10 %"]
 
 
 def test_a_turn_without_any_reply_before_a_break_leaves_the_breaking_turn_undefined():

@@ -255,7 +255,7 @@ def test_the_curve_of_a_fact_that_is_not_known_remains(without_b):
 def test_the_sentences_are_of_the_facts_that_are_known(without_b):
     told = present(without_b, QUESTIONS).presentation
     assert told.sentence.startswith(
-        "at rising temperature. 4 of them are known: their mean Factual Robustness Score is 0.667 ("
+        "at rising temperatures. 4 of them are known: their mean Factual Robustness Score is 0.667 ("
     )
     assert told.claims == ["has lost half of the 4 known facts by t = 1"]
 
@@ -263,7 +263,7 @@ def test_the_sentences_are_of_the_facts_that_are_known(without_b):
 def test_where_no_fact_is_known_nothing_is_said_of_firmness():
     rows = [{**row, "correct": False} for row in BASELINE.to_pylist()]
     told = present(score_facts(baseline=answer_table(rows)), QUESTIONS).presentation
-    assert (told.sentence, told.claims) == ("at rising temperature. None of them is known, so there is no FRS.", [])
+    assert (told.sentence, told.claims) == ("at rising temperatures. None of them is known, so there is no FRS.", [])
 
 
 # FactualRobustness.score: the parts

@@ -116,7 +116,7 @@ def test_accuracy_with_choices_stands_beside_chance_and_the_best_constant_answer
     assert (found.n("accuracy.guessing"), found.n("accuracy.constant")) == (40, 40)
     (claim,) = found.presentation.claims
     assert re.fullmatch(
-        r"gets 38% \(\d+% to \d+%\) of the questions right; guessing gets 20%, always answering C 33%",
+        r"gets 38 % \(\d+ % to \d+ %\) of the questions right; guessing gets 20 %, always answering C 33 %",
         claim,
     )
 
@@ -130,8 +130,8 @@ def test_of_questions_with_and_without_choices_those_with_choices_have_a_sentenc
     asked = [*asked, *free]
     found = present(greedy_accuracy(asked, answer_table([*baseline.to_pylist(), *right])), asked)
     first, second = found.presentation.claims
-    assert re.fullmatch(r"gets 75% \(\d+% to \d+%\) of the questions right", first)
-    assert second == "gets 50% of the 2 questions with choices right; guessing gets 50%, always answering A 50%"
+    assert re.fullmatch(r"gets 75 % \(\d+ % to \d+ %\) of the questions right", first)
+    assert second == "gets 50 % of the 2 questions with choices right; guessing gets 50 %, always answering A 50 %"
 
 
 @pytest.mark.parametrize(

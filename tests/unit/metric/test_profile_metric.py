@@ -150,8 +150,8 @@ def test_what_breaks_a_fact_first_is_what_it_withstands_least_of():
     np.testing.assert_array_equal(found.by_question["profile.robust_to_all"], [1, 0, 0, 0, NAN, NAN])
     assert "of the 4 also withstand all pushback." in found.presentation.sentence
     assert found.presentation.sentence.endswith(
-        " The perturbation that breaks a fact first (ties count for each): pushback 33%, rewording 17%, "
-        "repetition 17%, thinking 17%."
+        " The perturbation that breaks a fact first (ties count for each): pushback 33 %, rewording 17 %, "
+        "repetition 17 %, thinking 17 %."
     )
     every = found.formatted("profile.robust_to_all", ".0%")
     assert list(found.presentation.claims) == [f"retains {every} of the known facts under every perturbation"]
@@ -168,7 +168,7 @@ def test_without_a_temperature_a_fact_is_firm_if_it_withstands_rewording_and_rep
     assert not {"frs", "breaking_temperature", "rank_frs"} & table.keys()
     assert not {"profile.robust", "profile.robust_to_pushback", "profile.first.temperature"} & found.metrics().keys()
     assert (found.presentation.title, found.presentation.notes) == ("All three methods", ["It has no temperature."])
-    assert found.presentation.sentence.startswith("in paraphrases, and repeatedly: 20% of the 5 that have all values")
+    assert found.presentation.sentence.startswith("in paraphrases, and repeatedly: 20 % of the 5 that have all values")
 
 
 def test_a_fact_that_two_pressures_break_as_soon_counts_for_both():

@@ -187,13 +187,13 @@ def test_flips_are_counted_from_the_greedy_answer_on():
     np.testing.assert_equal(by_question["reliability.flips"], [1.0, NAN, 1.0, 0.0])
     np.testing.assert_equal(by_question["reliability.flipped_share"], [0.5, NAN, 1.0, 0.0])
     np.testing.assert_equal(by_question["reliability.first_flip"], [2.0, NAN, 1.0, NAN])
-    assert present(score, QUESTIONS).presentation.claims[0].startswith("flips between right and wrong in 50%")
+    assert present(score, QUESTIONS).presentation.claims[0].startswith("flips between right and wrong in 50 %")
 
 
 def test_the_report_has_a_row_of_rates_for_each_number_of_trials():
     presentation = present(scored(trials()), QUESTIONS).presentation
     assert [row[0].value for row in presentation.tables[0].rows] == ["1", "2", "4"]
-    assert presentation.claims[0].startswith("gets 25%")
+    assert presentation.claims[0].startswith("gets 25 %")
     assert "all 4 trials" in presentation.claims[0]
 
 
@@ -219,7 +219,7 @@ def test_abstentions_are_told_from_wrong_answers():
     )
     assert "answered_unanswerable" not in values_of(score)
     assert score.by_question["reliability.attempted_accuracy"].tolist() == [1, 1, 0, 0]
-    assert "abstains in 38%" in " ".join(present(score, QUESTIONS).presentation.claims)
+    assert "abstains in 38 %" in " ".join(present(score, QUESTIONS).presentation.claims)
 
 
 def test_answers_to_questions_without_an_answer_are_counted_apart():

@@ -59,7 +59,7 @@ def test_figures_are_those_of_the_counts_with_the_largest_budget():
     assert figures["thinking.unsettled_share.t1"].value == 0.5
     assert figures["thinking.enough.b0.t1"].value == 0.5
     assert figures["thinking.count.known"].value == 2
-    assert "50% (" in found.presentation.sentence
+    assert "50 % (" in found.presentation.sentence
 
 
 def test_a_median_beyond_the_largest_budget_says_so():

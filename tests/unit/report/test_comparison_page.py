@@ -429,7 +429,7 @@ def test_the_opening_speaks_of_each_data_set_that_several_measured():
     several, pairs = compare([*frs_runs(), other, physics]), 6
     (said, *_), _ = opening(several)
     assert len(several.pairs) == pairs
-    assert said == "6 pairs share fewer than 30 independent questions, too few for a verdict."
+    assert said == "6 pairs share fewer than 30 independent questions, too few for a verdict on mean FRS (d = 1)."
 
 
 def test_a_ranking_of_runs_that_cannot_be_told_apart_says_that_its_order_may_be_chance(tmp_path):

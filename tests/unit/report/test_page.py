@@ -229,8 +229,8 @@ def test_a_letter_that_dominates_is_a_warning_in_the_page_and_the_terminal(
 
 def test_the_run_in_one_sentence(result: Result):
     assert sentence(result) == (
-        "6 of 6 questions were kept and asked again at rising temperature: their mean Factual Robustness Score is "
-        "0.560 (95 % interval 0.400 to 0.700, d = 1, n = 5), and 17% (0% to 40%) of them never broke."
+        "6 of 6 questions were kept and asked again at rising temperatures: their mean Factual Robustness Score is "
+        "0.560 (95 % interval 0.400 to 0.700, d = 1, n = 5), and 17 % (0 % to 40 %) of them never broke."
     )
 
 

@@ -43,7 +43,7 @@ def test_few_figures_are_all_main_metrics():
 def test_bounds_have_the_digits_that_tell_them_apart():
     assert bounds(0.25, 0.5) == "0.250 to 0.500"
     assert bounds(0.64958, 0.65022) == "0.6496 to 0.6502"
-    assert bounds(0.0, 0.0006, ".0%") == "0.0% to 0.1%"
+    assert bounds(0.0, 0.0006, ".0%") == "0.0 % to 0.1 %"
     assert bounds(-0.0004, -0.00035, "+.3f") == "-0.0004 to -0.0003"
 
 
@@ -74,8 +74,8 @@ def test_it_is_said_which_questions_were_asked_again(kept: str, said: str):
         origin={"time": "1 May 2026, 10:00"},
     )
     assert asked_words(result) == (  # type: ignore[arg-type]
-        f"m was asked 4 questions from letters on 1 May 2026: once at temperature 0, and {said} 10 times at each of 2 "
-        "temperatures (0.2 to 2)."
+        f"m was asked 4 questions from the data set letters on 1 May 2026: once at temperature 0, and {said} 10 times "
+        "at each of 2 temperatures (0.2 to 2)."
     )
 
 
@@ -87,4 +87,4 @@ def test_an_interval_has_the_digits_of_its_value():
     ]
     score = Score(values={spec.name: Estimate(0.5, 0.25, 0.75) for spec in specs}, specs=specs)
     rows = [(row.value, row.interval) for row in headline_rows(score)]
-    assert rows == [("0.5", "0.3 to 0.8"), ("50%", "25% to 75%"), ("0.5", "0.250 to 0.750")]
+    assert rows == [("0.5", "0.3 to 0.8"), ("50 %", "25 % to 75 %"), ("0.5", "0.250 to 0.750")]

@@ -5,7 +5,7 @@ import pytest
 from robust_eval.grader.answer_matcher import AnswerMatcher
 from robust_eval.model.base import Enumeration, Request
 from robust_eval.prompt.prompt import Prompt
-from robust_eval.store import answer_rows
+from robust_eval.store import keys_and_rows
 from robust_eval.store.keys_and_rows import answers_key
 
 LOCAL, SERVED = {"weights": "a model"}, {"server": "http://localhost", "model": "a model"}
@@ -24,7 +24,7 @@ def test_enumerations_of_a_server_are_known_by_how_often_they_draw_and_those_of_
     assert answers_key(LOCAL, few) == answers_key(LOCAL, many)
     assert answers_key(SERVED, few) != answers_key(SERVED, many)
     local, served = answers_key(LOCAL, few), answers_key(SERVED, few)
-    monkeypatch.setattr(answer_rows, "FURTHER_DRAWS", 3)
+    monkeypatch.setattr(keys_and_rows, "FURTHER_DRAWS", 3)
     assert answers_key(LOCAL, few) == local
     assert answers_key(SERVED, few) != served
 

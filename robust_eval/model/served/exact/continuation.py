@@ -16,6 +16,7 @@ from robust_eval.model.logprobs import fault
 from robust_eval.model.served.transport.service import CHAT, PLAIN, Service, ServiceResponse, UnansweredError
 from robust_eval.model.served.transport.token_logprobs import Position, TopKToken, logprob_fields
 from robust_eval.prompt.prompt import Prompt
+from robust_eval.runtime.text import number
 
 NO_LOGPROBS = "the server sent no log-probabilities, but sampler=exact needs them"
 IDS, TEXT, MESSAGE = "token ids", "text", "the message of the assistant"
@@ -249,7 +250,7 @@ async def _differs(
                 compared += 1
                 if (difference := distance(positions[0], position)) > MAX_DISTANCE:
                     written = b"".join(token.text for token in answer).decode("utf-8", "replace")
-                    return f"after {written!r} the next-token distribution differs by {difference:.0%}"
+                    return f"after {written!r} the next-token distribution differs by {number(difference, '.0%')}"
         if position.chosen.ends or b"\n" in position.chosen.text:
             break
         answer.append(position.chosen)
