@@ -41,8 +41,8 @@ class Local:
         return config
 
     def load(self, config: ModelConfig) -> "LocalRunner":
-        """Load the model in this process, after setting torch's number of threads for a local one."""
-        if not config.remote:
+        """Load the model in this process, after setting torch's number of threads for one that uses torch."""
+        if config.uses_torch:
             import torch
 
             from robust_eval.engine.thread_count import fastest_threads

@@ -296,7 +296,7 @@ def deduplicated(stages: Sequence[Stage], planned: dict[bytes, set[tuple[float, 
             before = planned.setdefault(answers_key(stage.model.identity, request), set())
             conditions = {(t, trial) for t in request.temperatures for trial in range(max(1, request.trials))}
             if conditions - request.cached - before:
-                cached = request.cached | before if stage.model.config.remote else request.cached
+                cached = request.cached if stage.model.config.uses_torch else request.cached | before
                 missing.append(replace(request, cached=cached))
                 times.append(number)
             before |= conditions

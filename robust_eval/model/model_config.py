@@ -50,6 +50,11 @@ class ModelConfig(Protocol):
         return False
 
     @property
+    def uses_torch(self) -> bool:
+        """True if torch runs the model of this configuration, which then answers all of a request anew."""
+        return False
+
+    @property
     def recorded(self) -> bool:
         """True if the configuration stands for recorded answers of a model, which cannot be queried."""
         return False

@@ -304,7 +304,7 @@ class StoredModel:
             if requested is None or request.item in without_curve:
                 partial[request.item] = table
         missing = [r for r in requests if r.item in without_curve or r.item not in complete]
-        if self.config.remote:  # transformers models answer all of a request anew
+        if not self.config.uses_torch:
             missing = [with_cached_conditions(request, partial.get(request.item)) for request in missing]
         return _Lookup(complete, partial, curves, missing)
 

@@ -96,7 +96,7 @@ class Worker:
                 yield ReplyBytes(reply.request.item, to_bytes(reply.answers), curve, reply.share)
 
     def _load(self) -> LanguageModel:
-        if not self._config.remote:
+        if self._config.uses_torch:
             import torch
 
             torch.set_num_threads(self._threads)

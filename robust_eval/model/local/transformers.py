@@ -37,6 +37,8 @@ versions are not used."""
 class Transformers(TransformersSettings, ModelConfig):
     """Configuration of a local model of transformers, with the settings of :class:`TransformersSettings`."""
 
+    uses_torch = True
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self._is_file and self.prompt_style == "chat" and gguf_prompt_style(self.path) == "plain":

@@ -199,6 +199,18 @@ def test_two_plans_of_one_prompt_are_told_apart_by_what_they_want(store: SqliteS
             assert (whole.num_rows, part.num_rows) == (4, 2)
 
 
+def test_a_plan_has_the_trials_that_are_stored_unless_torch_answers_all_anew(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+):
+    ask(Scripted([0]), store, [request("a", temperatures=(0.5,), trials=2)])
+    more = [request("a", temperatures=(0.5,), trials=3)]
+    with stored(Scripted([0]), store) as model:
+        assert [each.pending for each in model.missing(more)] == [[(0.5, 2)]]
+    monkeypatch.setattr(Scripted, "uses_torch", True)
+    with stored(Scripted([0]), store) as model:
+        assert [each.pending for each in model.missing(more)] == [[(0.5, 0), (0.5, 1), (0.5, 2)]]
+
+
 def test_only_what_is_missing_is_asked(store: SqliteStore):
     ask(Scripted([0]), store, [request("a")])
     model = Scripted([2, 1, 0])
