@@ -68,7 +68,7 @@ class SampledSource:
     """Source of sampled answers. All samplers ask the same questions, so that their metrics can be joined by question.
 
     The first sampler has the settings of the greedy answers, which all samplers share. For a model without temperature
-    0 the most frequent of several answers replaces the greedy one where questions are selected by it; elsewhere there
+    0 the most frequent of several answers replaces the greedy one if a selection or a metric needs it; otherwise there
     is none.
     """
 
@@ -100,6 +100,11 @@ class SampledSource:
     def selects_by_baseline(self) -> bool:
         """True if the source selects some questions by their baseline answers."""
         return any(sampler.selects_by_baseline for sampler in self._selecting)
+
+    @property
+    def votes_on_baseline(self) -> bool:
+        """True if a selection or a metric needs baseline answers of a model without temperature 0."""
+        return not self.supported_temperatures.greedy and (self.selects_by_baseline or self.top_logprobs > 0)
 
     @property
     def max_questions(self) -> int | None:
@@ -157,7 +162,7 @@ class SampledSource:
         ]
         if self.supported_temperatures.greedy:
             return requests
-        if not self.selects_by_baseline:
+        if not self.votes_on_baseline:
             return []
         draws: dict[str, Any] = {"temperatures": (sampler.temperatures[0],), "trials": PLURALITY_DRAWS}
         confident = self.top_logprobs or any(each.min_confidence for each in self._selecting)
@@ -307,7 +312,7 @@ def answer_source(
     )
     if own is not None or joins(choose_samplers(metrics, samplers)):
         source = replace(source, unanswerable=_unanswerable(source, metrics))
-    if not supported.greedy and source.selects_by_baseline:
+    if source.votes_on_baseline:
         log.warning(
             "%s does not accept temperature 0: the most frequent of %d answers replaces the greedy one",
             *(name, PLURALITY_DRAWS),
