@@ -128,9 +128,10 @@ class Scoring:
         measured = TrialReliability().score(questions, Measured(graded.slice(0, 0), graded), self.seed)
         share = measured.values[ANSWERED_UNANSWERABLE.name]
         replies = graded.select(["question_id", "temperature", "trial", "text", "outcome"])
+        with_reply = measured.n(ANSWERED_UNANSWERABLE.name)
         return Score(
             values={ANSWERS_UNANSWERABLE.name: share},
-            of_questions={ANSWERS_UNANSWERABLE.name: len(questions)},
+            of_questions={} if with_reply is None else {ANSWERS_UNANSWERABLE.name: with_reply},
             tables={UNANSWERABLE: replies},
             specs=[ANSWERS_UNANSWERABLE],
         )

@@ -16,6 +16,13 @@ _NEEDED = {"sampler.perturbation.rewrites": "rewrites", "sampler.order.orders": 
 """Parts of a question that a sampler needs, by a setting of that sampler; the first applies."""
 NOT_ENDED_COUNT = NOT_ENDED.replace(" ", "_")
 """Reason of replies whose reasoning does not end, as a name of a count."""
+_STAGES = {
+    "rewriting": "rewriting.",
+    "greedy answers": "greedy.",
+    "sampled answers": "",
+    "answers to unanswerable questions": "unanswerable.",
+}
+"""Prefixes of the counts of outcomes by stage."""
 _NO_REPLY = {"filtered_prompt": "prompts filtered", "filtered_reply": "replies filtered", "error": "failed"}
 
 
@@ -78,7 +85,7 @@ def unasked(result: Result) -> str:
 def unanswered(counts: Mapping[str, float]) -> str:
     """Return the numbers of outcomes without an answer, by stage (Cho & Watson, §6.4), as text; empty without any."""
     stages = []
-    for stage, prefix in (("rewriting", "rewriting."), ("greedy answers", "greedy."), ("sampled answers", "")):
+    for stage, prefix in _STAGES.items():
         outcomes = _NO_REPLY | ({"refused": "refused"} if stage == "rewriting" else {})  # which :func:`unread` skips
         counts_by_word = {words: counts.get(f"{prefix}outcomes.{outcome}", 0) for outcome, words in outcomes.items()}
         if some := ", ".join(f"{count:g} {words}" for words, count in counts_by_word.items() if count):

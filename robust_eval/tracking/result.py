@@ -97,8 +97,9 @@ class Result:
     def counts(self) -> dict[str, float]:
         """Return the result's counts by MLflow name: questions, prompts, replies, outcomes, rewrites, tokens, seconds.
 
-        Outcomes are counted for rewriting, greedy answers and sampled answers; ``replies.truncated`` are sampled ones
-        truncated by the length limit, ``replies.uncertain`` greedy and sampled ones. ``questions.equal_in_a_row`` is
+        Outcomes are counted for rewriting, greedy answers, sampled answers and those to unanswerable questions;
+        ``replies.truncated`` are sampled ones truncated by the length limit, ``replies.uncertain`` greedy and sampled
+        ones. ``questions.equal_in_a_row`` is
         present if it is remarkable, ``replies.served_models`` and ``replies.system_fingerprints`` if there are several,
         and those of the rewriter's model (``rewriting.*``) and the judge's (``verdicts.*``).
         Enumerated answers count by their probability. Tokens are counted as a service bills them: each answer with its
@@ -127,14 +128,16 @@ class Result:
             counts |= {f"rewriting.{fate}": fates[fate] for fate in FATES}
             counts["rewriting.kept_drifted"] = len(self.drifted())
             counts |= {f"rewriting.outcomes.{outcome}": count for outcome, count in _outcomes(replies).items()}
+        unanswerable = counted_answers(self.graded_unanswerable)
+        if unanswerable.num_rows:
+            counts |= {f"unanswerable.outcomes.{outcome}": count for outcome, count in _outcomes(unanswerable).items()}
         unread = Counter[str]()
         for table in self.counted.values():
             invalid = pc.and_(pc.is_valid(table["reason"]), pc.not_equal(table["outcome"], "refused"))
             for reason, weight in rows(table.filter(invalid), "reason", "weight"):  # a refusal is an outcome of its own
                 unread[reason] += weight
         counts |= {f"invalid.{reason.replace(' ', '_')}": number for reason, number in sorted(unread.items())}
-        answering = [*self.counted.values(), counted_answers(self.graded_unanswerable)]
-        stages = {"rewriting": [replies], "answering": answering}
+        stages = {"rewriting": [replies], "answering": [*self.counted.values(), unanswerable]}
         for stage, tables in stages.items():
             for kind in ("prompt", "completion", "reasoning", "cached"):
                 counts[f"tokens.{stage}.{kind}"] = sum(_sum(table, f"{kind}_tokens") for table in tables)
@@ -162,7 +165,7 @@ class Result:
 
     def replies_received(self) -> float:
         """Count the replies of all stages; enumerated answers are one for each question and temperature."""
-        tables = [self.rewritten.replies, *self.counted.values()]
+        tables = [self.rewritten.replies, *self.counted.values(), counted_answers(self.graded_unanswerable)]
         return sum(count for table in tables for name, count in _outcomes(table).items() if name not in NO_REPLY)
 
     def drifted(self) -> list[dict[str, Any]]:

@@ -183,6 +183,9 @@ def test_questions_without_an_answer_are_asked_as_by_the_command_for_them_alone(
     asked = pq.read_table(folder / "unanswerable.parquet")
     assert asked.num_rows == alone.graded_by_sampler["repetition"].num_rows == 60 * 5
     assert alone.cache_hits == 60  # the replies came from the store
+    counts = together.counts()
+    answered = sum(count for name, count in counts.items() if "outcomes." in name and "rewriting" not in name)
+    assert (counts["unanswerable.outcomes.ok"], counts["replies.received"]) == (60 * 5, answered)
     expected = alone.scores["reliability"].values["reliability.answered_unanswerable"]
     assert together.scores["unanswerable"].values == {"profile.answered_unanswerable": expected}
     assert "gives an answer in 100 % (94 % to 100 %, n = 60) of its replies to unanswerable questions" in (

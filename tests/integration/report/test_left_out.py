@@ -67,6 +67,7 @@ def test_what_answers_nothing_has_one_number_of_refused_empty_and_unread_replies
     assert unanswered({"rewriting.outcomes.refused": 3.0, "outcomes.error": 1.0}) == (
         "rewriting: 3 refused; sampled answers: 1 failed"
     )
+    assert unanswered({"unanswerable.outcomes.error": 2.0}) == "answers to unanswerable questions: 2 failed"
     scores = {"certainty": Score(values={"certainty.count.invalid": Estimate(15.0)}, specs=KNOWN_SPECS)}
     assert not any("15" in each for each in left_out(replace(result, scores=scores)))
 
