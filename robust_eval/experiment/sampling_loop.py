@@ -138,7 +138,7 @@ class SamplingLoop:
                 self.models.release_writer()
             self._blocks.append(self._answer(rewritten, state.kept))
             state = self._state()
-            write_graded(state.all_graded, self.folder)
+            self.deferred_run.then(lambda _: write_graded(self._state().all_graded, self.folder))
             with self.watch.stage("scoring"):
                 scores = score(state)
             if progress := schedule.in_words(scores):

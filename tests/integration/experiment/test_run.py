@@ -185,6 +185,7 @@ def test_a_mistake_that_is_found_before_anything_was_asked_leaves_no_run(
     (tmp_path / "untold" / "config.json").touch()
     (tmp_path / "quiz.csv").write_text("question,choices,correct\nWho?,\"['a', 'b']\",A\nWhere?,\"['c', 'd']\",B\n")
     (tmp_path / "mars.csv").write_text("question,answers\nWhich planet is known as the Red Planet?,Mars\n")
+    (tmp_path / "plain.jsonl").write_text('{"id": "1", "question": "Who?", "answers": ["Karl"]}\n')
     there = left(tmp_path)
     with pytest.raises(UserError) as problem:
         measure("tracking=mlflow", *mistake.format(base=tmp_path).split(), base=tmp_path)
