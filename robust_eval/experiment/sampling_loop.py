@@ -61,13 +61,14 @@ class RunState(NamedTuple):
 
 def joined(blocks: Sequence[RunState], order: Sequence[Question]) -> RunState:
     """Return all blocks of the sampling loop as one, with questions and answers in ``order``."""
-    if len(blocks) == 1:
-        return blocks[0]
     place = {question.id: number for number, question in enumerate(order)}
     ids = pa.array(list(place))
 
     def questions(groups: Iterable[Sequence[Question]]) -> list[Question]:
         return sorted((question for each in groups for question in each), key=lambda question: place[question.id])
+
+    if len(blocks) == 1 and questions([blocks[0].rewritten.questions]) == blocks[0].rewritten.questions:
+        return blocks[0]
 
     def table(groups: Iterable[pa.Table]) -> pa.Table:
         merged = pa.concat_tables(groups, promote_options="default")

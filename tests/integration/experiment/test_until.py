@@ -142,13 +142,23 @@ def test_questions_are_taken_until_the_interval_is_narrow_enough_and_no_more(und
     sentence = f"target_half_width={{frs.d1: {WIDTH}}} left {QUESTIONS - taken} of {QUESTIONS} questions unasked"
     assert sentence in printed
     assert f"{sentence}." in (folder / "report.html").read_text(encoding="utf-8")
-    order = [question.id for question in whole.questions]
-    assert [question.id for question in result.questions] == sorted((q.id for q in result.questions), key=order.index)
+    refuse_another_order(result, whole)
+    assert read_answers(folder / "answers.parquet").num_rows == taken * 4
+
+
+def refuse_another_order(result: Result, whole: Result) -> None:
+    """Fail unless questions and answers of a run have the order that they have in the run of all questions."""
     ids = {question.id for question in result.questions}
+    assert [question.id for question in result.questions] == [q.id for q in whole.questions if q.id in ids]
     graded = whole.graded_by_sampler["temperature_sweep"]
     of_these = graded.filter([question_id in ids for question_id in graded["question_id"].to_pylist()])
     assert result.graded_by_sampler["temperature_sweep"].to_pylist() == of_these.to_pylist()
-    assert read_answers(folder / "answers.parquet").num_rows == taken * 4
+
+
+def test_a_run_that_ends_after_its_first_block_has_the_order_of_the_data_set(ask: Ask, undisturbed: Undisturbed):
+    result, _ = ask("target_half_width={frs.d1: 0.5}")
+    assert len(result.questions) == 30
+    refuse_another_order(result, undisturbed.whole)
 
 
 def test_a_width_that_is_out_of_reach_takes_all_and_finds_what_a_plain_run_finds(ask: Ask, undisturbed: Undisturbed):
