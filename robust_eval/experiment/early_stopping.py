@@ -65,15 +65,13 @@ def refuse_early_stopping(file: RecordedAnswers, metrics: Mapping[str, Metric]) 
 def _thresholds_and_reasons(
     metrics: Mapping[str, Metric], conditions: Mapping[str, Conditions], sampler: str
 ) -> tuple[list[float], list[str]]:
-    """Return the thresholds of metrics that allow a sampler's early stopping, and the reasons of the others."""
-    thresholds, reasons = [], []
+    """Return the thresholds of a sampler's metrics, one if it can stop early, and the reasons against that."""
     readers = [metric for metric, chosen in choose_samplers(metrics, conditions).items() if chosen == sampler]
-    for metric in readers:
-        threshold = metrics[metric].early_stop_threshold
-        if threshold is None:
-            reasons.append(f"metric={metric} reads all answers")
-        else:
-            thresholds.append(threshold)
+    threshold_of = {metric: metrics[metric].early_stop_threshold for metric in readers}
+    reasons = [f"metric={metric} reads all answers" for metric, threshold in threshold_of.items() if threshold is None]
+    thresholds = sorted({threshold for threshold in threshold_of.values() if threshold is not None})
+    if len(thresholds) > 1:
+        reasons.append(f"metrics have several thresholds ({', '.join(f'{each:g}' for each in thresholds)})")
     return thresholds, reasons if readers else ["no metric reads it"]
 
 
