@@ -176,6 +176,9 @@ def _measure(
     parts += [("undefined", score.reasons) for score in scores.values()]
     metadata |= {f"{prefix}.{name}": value for prefix, values in parts for name, value in values.items()}
     deferred_run.record.parameters(resolved_values(settings, metadata))
+    unasked_reason, limit = schedule.end_reason, source.max_questions
+    if len(state.kept) == limit:
+        unasked_reason = (f"sampler.max_questions={limit}", "Raise sampler.max_questions to ask more.")
     return Result(
         name=name,
         description=settings | metadata,
@@ -194,6 +197,7 @@ def _measure(
         cache_hits=models.cache_hits,
         watch=watch,
         unasked=len(schedule.left),
+        unasked_reason=unasked_reason,
         origin=origin(deferred_run.record.run_id),
         served_names=models.served(),
     )

@@ -40,9 +40,13 @@ class MetricProgress(NamedTuple):
 
 
 class QuestionScheduler(Protocol):
-    """Scheduler of the questions of a run; ``left`` are those of later blocks."""
+    """Scheduler of the questions of a run; ``left`` are those of later blocks.
+
+    ``end_reason`` has the setting by which it ends before these, and the remedy.
+    """
 
     left: list[Question]
+    end_reason: tuple[str, str]
 
     def next(self, scores: Mapping[str, Score]) -> list[Question]:
         """Return the next questions of the run, given the scores so far; none if these suffice, or none is left."""
@@ -66,6 +70,8 @@ class SequentialScheduler(QuestionScheduler):
 
     def __init__(self, targets: Mapping[str, float], questions: Sequence[Question], seed: int) -> None:
         self.targets = targets
+        widths = ", ".join(f"{name}: {width}" for name, width in targets.items())
+        self.end_reason = (f"target_half_width={{{widths}}}", "Set target_half_width=null to ask all.")
         self.left = seeded_order(questions, seed) if targets else list(questions)
         self.taken = 0
         self._unit = {question.id: resampling_unit(question) for question in questions}
@@ -196,6 +202,8 @@ class GateScheduler(QuestionScheduler):
     With ``early``, they come in blocks in a seeded order, and end as soon as the intervals that hold at any time decide
     PASS or FAIL. ``order`` has the id and the text of the scheduled questions.
     """
+
+    end_reason = ("early_stop=true of the gate", "Omit early_stop=true to ask all.")
 
     def __init__(
         self, questions: Sequence[Question], baseline: MeasuredRun, settings: GateSettings, early: bool, seed: int

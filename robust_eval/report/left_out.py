@@ -72,14 +72,11 @@ def not_known(result: Result) -> Iterator[str]:
 
 
 def unasked(result: Result) -> str:
-    """Return a sentence on the questions that ``target_half_width`` left unasked; empty without any."""
+    """Return a sentence on the questions that a run left unasked; empty without any."""
     if not result.unasked:
         return ""
-    prefix = "target_half_width."
-    targets = {name.removeprefix(prefix): v for name, v in result.description.items() if name.startswith(prefix)}
-    metrics = ", ".join(f"{name}: {value}" for name, value in targets.items())
     total = len(result.questions) + result.unasked
-    return f"target_half_width={{{metrics}}} left {result.unasked:,} of {total:,} questions unasked"
+    return f"{result.unasked_reason[0]} left {result.unasked:,} of {total:,} questions unasked"
 
 
 def unanswered(counts: Mapping[str, float]) -> str:

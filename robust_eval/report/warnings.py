@@ -41,7 +41,7 @@ def warnings(result: Result) -> Iterator[Caution]:
     if text := uncertain(counts):
         yield Caution(f"{text}.", f"{remedy(result)}.")
     if text := unasked(result):
-        yield Caution(f"{text}.", "Set target_half_width=null to ask all.")
+        yield Caution(f"{text}.", result.unasked_reason[1])
     if drifted := len(result.drifted()):
         yield Caution(
             f"The meaning of {drifted:,} rewrites may have drifted.", "Set rewriter.drift=drop to leave them out."

@@ -37,10 +37,10 @@ class Result:
     the samplers of their answers, ``scores`` to their scores; the score ``greedy`` is the accuracy of the baseline, if
     there is one. ``tokenizer`` is the file of the model's tokenizer, if there is one. ``prompts_asked`` counts the
     prompts sent to models in this run, ``cache_hits`` those answered from the store. ``unasked`` counts the questions
-    skipped by ``target_half_width``. ``estimator_of`` maps samplers to the estimators of their answers, by default
-    ``trials`` (:class:`~robust_eval.metric.score.Measured`). ``origin`` has the command, time, environment and id of
-    the run. ``served_names`` are the services' names of models and builds (:data:`robust_eval.answer.SERVED`), by the
-    prefix of the model's settings and by column.
+    skipped because of a setting, which ``unasked_reason`` has with the remedy. ``estimator_of`` maps samplers to the
+    estimators of their answers, by default ``trials`` (:class:`~robust_eval.metric.score.Measured`). ``origin`` has the
+    command, time, environment and id of the run. ``served_names`` are the services' names of models and builds
+    (:data:`robust_eval.answer.SERVED`), by the prefix of the model's settings and by column.
     """
 
     name: str
@@ -58,6 +58,7 @@ class Result:
     cache_hits: int
     watch: Stopwatch
     unasked: int = 0
+    unasked_reason: tuple[str, str] = ("", "")
     estimator_of: Mapping[str, str] = field(default_factory=dict)
     origin: Mapping[str, str] = field(default_factory=dict)
     served_names: dict[str, Mapping[str, set[str]]] = field(default_factory=dict)

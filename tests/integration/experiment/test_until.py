@@ -141,7 +141,9 @@ def test_questions_are_taken_until_the_interval_is_narrow_enough_and_no_more(und
     assert said[-1].startswith(f"target_half_width: {taken} of {QUESTIONS} questions: frs.d1 {frs.value:.3f} ± 0.0")
     sentence = f"target_half_width={{frs.d1: {WIDTH}}} left {QUESTIONS - taken} of {QUESTIONS} questions unasked"
     assert sentence in printed
-    assert f"{sentence}." in (folder / "report.html").read_text(encoding="utf-8")
+    report = (folder / "report.html").read_text(encoding="utf-8")
+    assert f"{sentence}." in report
+    assert "Set target_half_width=null to ask all." in report
     refuse_another_order(result, whole)
     assert read_answers(folder / "answers.parquet").num_rows == taken * 4
 
@@ -186,6 +188,13 @@ def test_no_more_questions_are_kept_than_samplers_take(server: ScriptedServer, a
     assert len(result.kept) == 40
     assert isinstance(server.answer, Server)
     assert len({number for number, _, t, _ in server.answer.asked if t > 0}) == 40
+
+
+def test_a_run_that_ends_with_enough_kept_questions_names_their_limit(ask: Ask):
+    _, folder = ask(OUT_OF_REACH, "sampler.temperature_sweep.max_questions=20")
+    report = (folder / "report.html").read_text(encoding="utf-8")
+    sentence = f"sampler.max_questions=20 left {QUESTIONS - 30} of {QUESTIONS} questions unasked."
+    assert f"{sentence} Raise sampler.max_questions to ask more." in " ".join(re.sub(r"<[^>]*>", " ", report).split())
 
 
 def test_a_run_without_a_store_asks_for_nothing_twice(server: ScriptedServer, ask: Ask, undisturbed: Undisturbed):

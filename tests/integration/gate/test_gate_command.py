@@ -242,9 +242,13 @@ def _breaking(folder: Path) -> dict[str, float]:
     return dict(zip(table["question_id"], breaks, strict=True))
 
 
-def test_it_ends_when_it_is_decided(gated: Gate, server: ScriptedServer):
+def test_it_ends_when_it_is_decided(gated: Gate, server: ScriptedServer, place: Path):
     server.answer = Server(known=190)
     status, found = gated("early_stop=true")
+    (report,) = place.glob("mlruns/runs/*/*/report.html")
+    text = " ".join(re.sub(r"<[^>]*>", " ", report.read_text(encoding="utf-8")).split())
+    sentence = f"early_stop=true of the gate left {found['asked']['left']} of {QUESTIONS} questions unasked."
+    assert f"{sentence} Omit early_stop=true to ask all." in text
     assert (status, found["outcome"]) == (1, "FAIL")
     assert found["asked"]["taken"] + found["asked"]["left"] == QUESTIONS
     assert found["asked"]["left"] > 100
