@@ -236,7 +236,7 @@ def scope(compared: Comparison) -> list[str]:
     """Return the summary's sentences on the compared runs and on those left out."""
 
     def listed(setting: str) -> str:
-        return enumerated(sorted({str(run.settings[setting]) for run in compared.runs}))
+        return enumerated(sorted({str(run.settings[setting]) for run in compared.runs}), "and")
 
     def counted(runs: int) -> str:
         return "1 run" if runs == 1 else f"{runs} runs"

@@ -69,7 +69,8 @@ def test_a_run_as_the_paper_has_it(ask: Ask):
     graded = pq.read_table(folder / "graded.parquet")
     sampled = graded.filter(pc.equal(graded["temperature"], 0.7))
     assert sampled["weight"].to_pylist() == [0.05] * 6 * 20
-    assert result.counts()["prompts.asked"] == 12
+    counts = result.counts()  # the greedy answers may be in the store: they have no seed
+    assert counts["prompts.asked"] + counts["prompts.cached"] == 12
     assert {file.name for file in (folder / "figures").glob("*.png")} == {
         "answer_entropy.png",
         "error_rate_by_entropy.png",
