@@ -43,7 +43,7 @@ class Clusters(Aggregator):
     """
 
     model: str
-    """Sentence model: a folder, a hub id, or embedded:PACKAGE/FOLDER of the package index."""
+    """Sentence model: a folder, a hub id, or embedded:PACKAGE/FOLDER from the package index."""
     threshold: float = 0.2
     """Mean cosine distance below which two clusters are merged. Chosen by reading clusters of answers;
     ``benchmarks/clusters.py`` measures its effect."""

@@ -176,7 +176,9 @@ def _print_agreement(records: Sequence[Record], verdicts: Verdicts, show: int) -
         metrics |= {f"{name}: {metric}": value for metric, value in agreement.metrics().items()}
     console.print(table)
     if "references" not in verdicts:
-        console.print("grader=references is left out: a question without choices has no incorrect references")
+        console.print(
+            "grader=references is left out: it needs questions without choices, all of them with incorrect references"
+        )
     if any(record.slice for record in records):
         console.print(*_by_slice(records, verdicts, metrics), sep="\n")
     for name, lines in disagreements(records, verdicts).items():

@@ -59,10 +59,15 @@ def main() -> None:
             print_overview()
 
 
+def _program() -> str:
+    """Return the program as it was called."""
+    name = Path(sys.argv[0]).name
+    return {"run.py": "python run.py", "__main__.py": "python -m robust_eval"}.get(name, "robust-eval")
+
+
 def print_overview() -> None:
     """Print the overview of the help: the purpose of robust_eval, examples, groups with options, and commands."""
-    name = Path(sys.argv[0]).name
-    program = {"run.py": "python run.py", "__main__.py": "python -m robust_eval"}.get(name, "robust-eval")
+    program = _program()
     _print(["Measure how robust a language model's knowledge is.", ""])
     _print_columns((f"{program} {words}".rstrip(), purpose) for words, purpose in _EXAMPLES)
     _print(["", f"Choose an option with GROUP=OPTION ({program} help GROUP explains them):"])
@@ -105,7 +110,7 @@ def _explain(word: str) -> None:
         from robust_eval.config.composition_errors import no_option
 
         raise UserError(no_option(group, option))
-    _print([word, *description(group, option)])
+    _print([word, *(line.replace("python run.py", _program()) for line in description(group, option))])
     text = option_text(group, option)
     if chosen := re.findall(r"override /(\w+)\S*: (\[.*?\]|\w+)", text):
         _print([f"It sets {' '.join(f'{other}={name}' for other, name in chosen)}".replace(", ", ",")])

@@ -193,7 +193,9 @@ class SampledSource:
             )
             if name in self.early_stopping:
                 requested = answers[name].table.num_rows
-                log.info("%s: %d of %d answers decide every breaking temperature", stage, requested, planned)
+                log.info(
+                    "%s: %d of %d answers were enough to determine all breaking temperatures", stage, requested, planned
+                )
                 remember_share(self.model.identity, requested, planned)
         return answers
 

@@ -154,7 +154,7 @@ class SamplingLoop:
             )
         if not state.kept:
             self.source.select(candidates, state.graded_baseline)  # raises the error for the questions of all blocks
-            raise NothingKeptError("the samplers take none of the selected questions: raise sampler.max_questions")
+            raise NothingKeptError("the samplers keep none of the selected questions: raise sampler.max_questions")
         return state, schedule.reported(scores)
 
     def _rewrite(self, questions: Sequence[Question]) -> Rewritten:

@@ -378,7 +378,7 @@ def sentence(judged: MetricVerdict) -> str:
     if judged.unchanged:
         return f"{summary}: undecided; no fact differs, but this margin needs {more} facts."
     needed = f"with the observed differences, this margin needs {more} facts"
-    return f"{summary}: undecided; {needed}. Gate on new facts alone, not on these again."
+    return f"{summary}: undecided; {needed}. Run the gate on new facts only; do not include these again."
 
 
 def _missing_answers(run: MeasuredRun, max_share: float) -> str:

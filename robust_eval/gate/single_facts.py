@@ -133,8 +133,7 @@ def _by_breaking(baseline: MeasuredRun, candidate: MeasuredRun, facts: dict[str,
         (
             min(one[name], highest + 1) - other[name],
             fact._replace(
-                why=f"breaks at {other[name]:g}, "
-                + ("and was unbroken" if np.isinf(one[name]) else f"after {one[name]:g}")
+                why=f"breaks at {other[name]:g} (baseline: {'unbroken' if np.isinf(one[name]) else f'{one[name]:g}'})"
             ),
         )
         for name, fact in facts.items()

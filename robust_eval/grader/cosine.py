@@ -26,7 +26,7 @@ class SentenceGrader(Grader):
     """Base of graders that compare a reply with references by cosine, with a sentence model."""
 
     model: str
-    """Sentence model: a folder, a hub id, or embedded:PACKAGE/FOLDER of the package index."""
+    """Sentence model: a folder, a hub id, or embedded:PACKAGE/FOLDER from the package index."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

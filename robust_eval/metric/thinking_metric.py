@@ -39,11 +39,12 @@ SHARE_BETWEEN = MetricSpec(
     limits=(-math.inf, 1.0),
     mean=False,
     short="varies between traces",
-    explained="The share of the variance of correctness between traces; the rest varies after one trace.",
+    explained="The share of the variance of correctness that lies between traces; the rest lies between the answers "
+    "after one trace.",
 )
 SHARE_WITHIN = MetricSpec(
     "thinking.share_within",
-    "share of the variance within answers after a trace",
+    "share of the variance between answers after one trace",
     limits=(0.0, math.inf),
     shown=RUN,
     mean=False,
@@ -76,7 +77,7 @@ ADDED = MetricSpec(
     "tokens of the largest budget minus those of the smallest",
     shown=RUN,
     form=".1f",
-    explained="The mean difference between the tokens of an answer and its trace, paired by question.",
+    explained="The mean difference in the tokens of an answer with its trace, paired by question.",
 )
 BUDGET_SPECS = (_ACCURACY, _TOKENS, _SUFFICIENT)
 """Metrics of each budget: see :func:`budget_spec`."""

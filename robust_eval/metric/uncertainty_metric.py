@@ -63,7 +63,7 @@ LEAST = number(LEAST_SURE, ".0%")
 
 _METRICS: dict[str, tuple[str, dict[str, Any]]] = {
     "prr": ("prediction rejection ratio", {"more_is_better": True}),
-    "aurc": ("area under risk-coverage", {"more_is_better": False}),
+    "aurc": ("area under the risk-coverage curve", {"more_is_better": False}),
     "caught": (f"share of errors in the least certain {LEAST}", {"limits": SHARE, "more_is_better": True}),
     **{
         f"coverage_{risk}": (f"coverage at {risk} % risk", {"limits": SHARE, "more_is_better": True, "mean": False})

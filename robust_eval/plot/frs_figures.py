@@ -61,7 +61,7 @@ def facts_of(run: FigureData) -> Facts:
 @run_figure(
     "Every fact under three perturbations",
     "Facts in the upper left are robust by all three methods; a diamond marks a fact answered right in every wording.",
-    "beyond the papers, which ask different questions",
+    "beyond the papers, which share no questions",
     lambda run: "profile" in run.tables and "frs" in run.tables["profile"].column_names,
 )
 def frs_by_entropy_and_rewording(axes: Axes, run: FigureData) -> None:

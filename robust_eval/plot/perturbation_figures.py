@@ -88,7 +88,8 @@ def accuracy_by_budget(axes: Axes, run: FigureData) -> None:
             axes.plot(at, value, color=colour, marker=marker, linestyle=line, label=label)
     used = ["" if np.isnan(each) else f"\n({each:.0f} tokens)" for each in counted]
     axes.set_xticks(at, [f"{budget}{tokens}" for budget, tokens in zip(budgets, used, strict=True)])
-    axes.set(xlabel="reasoning budget (used with the answer)", ylabel="share, 95 % interval", ylim=(-0.02, 1.02))
+    xlabel = "reasoning budget (mean tokens of trace and answer)"
+    axes.set(xlabel=xlabel, ylabel="share, 95 % interval", ylim=(-0.02, 1.02))
     axes.set_title("Accuracy and cost by reasoning budget")
     legend_below(axes)
     axes.get_legend().set_bbox_to_anchor((0.5, -0.2))  # type: ignore[union-attr]
@@ -96,7 +97,7 @@ def accuracy_by_budget(axes: Axes, run: FigureData) -> None:
 
 @run_figure(
     "Variance between traces and after one trace",
-    "High points are questions whose answer depends on the reasoning trace; answers to points on the right vary after "
+    "High points are questions whose answer depends on the reasoning trace; for those on the right, answers vary after "
     "the same trace.",
     "analysis of variance, beyond the papers",
     lambda run: "thinking" in run.tables and not np.isnan(run.tables["thinking"]["between"].to_numpy()).all(),

@@ -68,7 +68,7 @@ def from_encoder(encoder: str) -> TypeClassifier:
     """Return a classifier from a text encoder with a new, untrained layer, initialised at random by torch's global
     generator.
 
-    ``encoder`` is a folder, a hub id, or ``embedded:PACKAGE/FOLDER`` of the package index. UserError if it cannot be
+    ``encoder`` is a folder, a hub id, or ``embedded:PACKAGE/FOLDER`` from the package index. UserError if it cannot be
     loaded.
     """
     names = list(QUESTION_TYPES)

@@ -10,7 +10,7 @@ from robust_eval.answer import NO_REPLY, rows, with_columns
 from robust_eval.question import Question
 
 NOT_ENDED = "reasoning not ended"
-NOTHING = "nothing said"
+NOTHING = "no answer text"
 NO_LETTER = "no letter"
 """Reasons why a reply has no answer."""
 FIRST_LINE = "first line"

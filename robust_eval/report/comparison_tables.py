@@ -136,9 +136,9 @@ def _cost_table(compared: Comparison) -> Table:
 _ZERO = Estimate(0.0)
 _COST_ROWS = {
     "tokens.rewriting.prompt": "rewriting: prompt tokens",
-    "tokens.rewriting.cached": "rewriting: of these from a cache",
+    "tokens.rewriting.cached": "rewriting: of which cached",
     "tokens.rewriting.completion": "rewriting: completion tokens",
-    "tokens.rewriting.reasoning": "rewriting: of these reasoning",
+    "tokens.rewriting.reasoning": "rewriting: of which reasoning",
     "rewriting.outcomes.filtered_prompt": "rewriting: prompts filtered",
     "rewriting.outcomes.filtered_reply": "rewriting: replies filtered",
     "rewriting.outcomes.error": "rewriting: errors",
@@ -146,9 +146,9 @@ _COST_ROWS = {
     "greedy.outcomes.filtered_reply": "greedy answers: replies filtered",
     "greedy.outcomes.error": "greedy answers: errors",
     "tokens.answering.prompt": "answering: prompt tokens",
-    "tokens.answering.cached": "answering: of these from a cache",
+    "tokens.answering.cached": "answering: of which cached",
     "tokens.answering.completion": "answering: completion tokens",
-    "tokens.answering.reasoning": "answering: of these reasoning",
+    "tokens.answering.reasoning": "answering: of which reasoning",
     "outcomes.filtered_prompt": "answering: prompts filtered",
     "outcomes.filtered_reply": "answering: replies filtered",
     "outcomes.error": "answering: errors",

@@ -97,8 +97,7 @@ def unread(counts: Mapping[str, float]) -> str:
         return ""
     reasons = ", ".join(f"{reason.replace('_', ' ')}: {count:,.0f}" for reason, count in counts_by_reason.items())
     remedy = (
-        "; raise model.max_completion_tokens of a server, or model.thinking_budget of a local model, which "
-        "sampler=thinking does not allow"
+        "; raise model.max_completion_tokens (server) or model.thinking_budget (local model; not with sampler=thinking)"
     )
     remedy = remedy if NOT_ENDED_COUNT in counts_by_reason else ""
     number = sum(counts_by_reason.values())

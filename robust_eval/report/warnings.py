@@ -117,7 +117,7 @@ def _server_warnings(result: Result) -> Iterator[Caution]:
     drawn_at = description.get("loaded.drawn_as_at")
     if isinstance(drawn_at, float):
         yield Caution(
-            f"Log-probabilities show that the server sampled the highest temperature as if it were about {drawn_at:g}.",
+            f"Log-probabilities show that at the highest temperature, the server sampled as if at about {drawn_at:g}.",
             f"Set model.highest_temperature={drawn_at:g}, or choose a server that neither caps nor truncates.",
         )
     if isinstance(words := description.get("loaded.unknown_finish_reasons"), str):

@@ -26,8 +26,8 @@ class Exact(KnownFacts):
     precision: float = 0.0
     """Target standard error at every temperature: a question is enumerated with an eighth of its nodes, then a quarter,
     half and all of them, until no accuracy has a larger error. 0: all at once. The standard error of the breaking
-    temperature is that of the accuracy there over the slope of the curve. Stopping according to an
-    estimate's own standard error biases the estimate downwards, by about half of that error on random languages."""
+    temperature is that of the accuracy there over the slope of the curve. Stopping according to an estimate's own
+    standard error biases the estimate downwards, by about half of that error in simulations."""
     draws: int = 8
     """Number of answers drawn at each temperature where the log-probabilities of a server do not suffice, and twice as
     many again where the curve passes near one half."""

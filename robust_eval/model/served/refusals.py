@@ -88,10 +88,11 @@ def _one_reply(settings: ServiceSettings, can: Capabilities, requests: Sequence[
         return None
     if can.deterministic:
         return (
-            f"{settings.server} returns the same reply to every seed: at "
-            f"{'its default temperature' if can.own_temperature else f'temperature {can.highest_temperature:g}'}, its "
-            f"sixteen random words are the same every time, so every fact would seem unbroken: {REMEDY}, or set "
-            "model.deterministic=true with experiment=multiqa, which requests one reply to each prompt"
+            f"{settings.server} returns the same reply for every seed: at "
+            f"{'its default temperature' if can.own_temperature else f'temperature {can.highest_temperature:g}'}, the "
+            "sixteen random words that the probe requests are the same every time, so every fact would seem unbroken: "
+            f"{REMEDY}, or set model.deterministic=true with experiment=multiqa, which requests one reply to each "
+            "prompt"
         )
     return None
 

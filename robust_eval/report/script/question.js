@@ -144,7 +144,7 @@ function answersOf(name, answers, wordings, row) {
   const heading = [
     ...(reworded ? ["asked"] : []),
     "answer",
-    ...(labelled ? ["means"] : []),
+    ...(labelled ? ["label"] : []),
     "verdict",
     ...at,
   ];

@@ -57,7 +57,7 @@ def test_a_server_that_draws_is_asked_and_nothing_is_said_against_it(tmp_path: P
 def test_a_server_that_gives_one_reply_is_refused(tmp_path: Path):
     for shows in (True, False):
         reason = refused(DrawingServer(deterministic=True, shows=shows), tmp_path / f"{shows}", *FRS[:2], *CERTAIN)
-        assert reason.startswith("URL returns the same reply to every seed: at ")
+        assert reason.startswith("URL returns the same reply for every seed: at ")
         assert "model.deterministic=true" in reason
 
 

@@ -49,6 +49,7 @@ def test_the_overview_stands_on_one_screen_and_names_every_group(said, columns: 
 )
 def test_examples_call_the_program_as_it_was_called(said, program: str, name: str):
     assert f"  {name} repeat=FOLDER" in "\n".join(said(program=program))
+    assert f"  {name} experiment=frs model=llama32_3b" in "\n".join(said("experiment=frs", program=program))
 
 
 HELP = Golden(Path(__file__).with_name("help.jsonl"))
