@@ -211,6 +211,15 @@ def test_a_plan_has_the_trials_that_are_stored_unless_torch_answers_all_anew(
         assert [each.pending for each in model.missing(more)] == [[(0.5, 0), (0.5, 1), (0.5, 2)]]
 
 
+def test_a_cache_only_model_waits_for_no_other_process(store: SqliteStore, monkeypatch: pytest.MonkeyPatch):
+    expected = ask(Scripted([0]), store, [request("a")])
+    with stored(Scripted([0]), store) as model:
+        monkeypatch.setattr(type(model._entries), "lock_keys", None)
+        assert model.cached_only().answers([request("a")], "test").table == expected.table
+        with pytest.raises(TypeError):
+            model.answers([request("a")], "test")
+
+
 def test_only_what_is_missing_is_asked(store: SqliteStore):
     ask(Scripted([0]), store, [request("a")])
     model = Scripted([2, 1, 0])
