@@ -9,13 +9,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from robust_eval.answer import (
-    NO_ANSWER,
-    NO_REPLY,
     SCHEMA,
     Answers,
     EarlyStopping,
     most_frequent,
-    rows,
 )
 from robust_eval.dataset.jsonl import JsonLines
 from robust_eval.error import UserError
@@ -223,11 +220,8 @@ class SampledSource:
         """Return a function that grades answers; None for a missing reply, or a question without an accepted answer."""
 
         def verdicts(table: pa.Table) -> list[bool | None]:
-            graded = self.reply_grader.grade(questions, table)
-            return [
-                None if outcome in NO_REPLY else False if outcome in NO_ANSWER else correct
-                for correct, outcome in rows(graded, "correct", "outcome")
-            ]
+            graded: list[bool | None] = self.reply_grader.grade(questions, table)["correct"].to_pylist()
+            return graded
 
         return verdicts
 
