@@ -43,19 +43,20 @@ class Clusters(Aggregator):
     """
 
     model: str
-    """Sentence model: a folder, a hub id, or embedded:PACKAGE/FOLDER from the package index."""
+    """Sentence-embedding model: a folder, a hub id, or embedded:PACKAGE/FOLDER from the package index."""
     threshold: float = 0.2
     """Mean cosine distance below which two clusters are merged. Chosen by reading clusters of answers;
     ``benchmarks/clusters.py`` measures its effect."""
     cross_encoder: str | None = None
     """Cross-encoder that ranks the answers of the winning clusters by their fit to the question: a folder or a hub id,
-    such as cross-encoder/ms-marco-MiniLM-L6-v2; null, or one that cannot be loaded: the sentence model ranks them."""
+    such as cross-encoder/ms-marco-MiniLM-L6-v2; null, or one that cannot be loaded: the sentence-embedding model ranks
+    them."""
 
     def __post_init__(self) -> None:
         self._sentences = Sentences(self.model)
         self._ranked_by = _NOTHING
         if not self.model:
-            raise ValueError("model must name a sentence model")
+            raise ValueError("model must name a sentence-embedding model")
         if self.cross_encoder == "":
             raise ValueError("cross_encoder must name a cross-encoder, or be null")
         if not 0 <= self.threshold <= 2:
@@ -97,15 +98,15 @@ class Clusters(Aggregator):
         return with_votes(questions, relabelled, rank)
 
     def _fit(self, pairs: Sequence[tuple[str, str]], sentences: Sentences) -> Sequence[float]:
-        """Return the fit of each answer to its question, by the cross-encoder or else the sentence model."""
-        by_sentences = f"sentence model {self.model}"
+        """Return the fit of each answer to its question, by the cross-encoder or else the sentence-embedding model."""
+        by_sentences = f"sentence-embedding model {self.model}"
         if self.cross_encoder is not None and self._ranked_by != by_sentences:  # warn only once of a failure
             try:
                 fit = fit_of_answers(self.cross_encoder, pairs)
                 self._ranked_by = f"cross-encoder {self.cross_encoder}"
                 return fit
             except UserError as problem:
-                log.warning("%s; the sentence model ranks the answers instead", problem)
+                log.warning("%s; the sentence-embedding model ranks the answers instead", problem)
         self._ranked_by = by_sentences
         sentences.precompute(text for pair in pairs for text in pair)
         return [float(np.dot(*sentences.embed(pair))) for pair in pairs]
@@ -165,7 +166,7 @@ def clusters(question: str, forms: Sequence[str], vectors: Vectors, threshold: f
     """Return the number of each form's cluster: agglomerative, average linkage, cosine distance, two forms or more.
 
     A form that repeats another (:func:`repeats`) has distance 0 from it. Others with different numbers are never in one
-    cluster, however near their vectors are: a sentence model hardly separates 1945 from 1946.
+    cluster, however near their vectors are: a sentence-embedding model hardly separates 1945 from 1946.
     """
     from scipy.cluster.hierarchy import fcluster, linkage  # an import of half a second, only for runs with clusters
     from scipy.spatial.distance import squareform

@@ -139,7 +139,7 @@ def _as_profile(config: Config) -> Config:
     )
 
 
-_OF_CONVERSATIONS = {TURN: "continues a conversation", REASONING: "lets the model reason as in a conversation"}
+_OF_CONVERSATIONS = {TURN: "continues a conversation", REASONING: "requests reasoning in the chat format"}
 """Predicates of samplers that need a conversational model, by their axis."""
 
 

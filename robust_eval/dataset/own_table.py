@@ -37,7 +37,7 @@ from robust_eval.runtime.text import enumerated
 log = logging.getLogger(__name__)
 
 UNREADABLE_LIST = "unreadable list"
-NO_VALUE = "placeholder for no value"
+NO_VALUE = "placeholder for a missing value"
 _NO_VALUE = frozenset(
     {
         *("#N/A", "#REF!", "#VALUE!", "#NAME?", "#DIV/0!", "#NUM!", "#NULL!", "#ERROR!", "#SPILL!", "#CALC!"),

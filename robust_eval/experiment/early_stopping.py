@@ -45,7 +45,7 @@ def reasons_for_full_sampling(
     name: str, samplers: Mapping[str, Sampler], metrics: Mapping[str, Metric], uses_judge: bool
 ) -> list[str]:
     """Return the reasons against early stopping of a sampler; none if metrics read only breaking temperatures."""
-    late = ["the verdicts of a judge come after the answers"] if uses_judge else []
+    late = ["the judge grades answers only after all have been sampled"] if uses_judge else []
     return [*_thresholds_and_reasons(metrics, samplers, name)[1], *late, *samplers[name].full_sampling_reasons()]
 
 

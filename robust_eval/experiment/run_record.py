@@ -102,7 +102,7 @@ def locked(folder: Path, composed: DictConfig) -> Iterator[None]:
     try:
         lock.acquire(timeout=0)
     except Timeout as problem:
-        raise UserError(f"another run uses {folder}: choose another folder (hydra.run.dir)") from problem
+        raise UserError(f"another run is using {folder}: choose another folder (hydra.run.dir)") from problem
     try:
         file = folder / CONFIG
         if file.is_file() and file.read_text(encoding="utf-8") != repeatable(composed):

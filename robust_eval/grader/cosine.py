@@ -1,4 +1,4 @@
-"""Graders by cosine: similarity of meaning, by a sentence model.
+"""Graders by cosine: similarity of meaning, by a sentence-embedding model.
 
 A reply is right that is close to an accepted answer (:class:`Cosine`: the rule of WikiQA, whose accepted answers are
 labelled passages), or closer to one than to any incorrect reference (:class:`References`: the rule of TruthfulQA
@@ -23,15 +23,15 @@ _ROUNDING = 1e-6
 
 @dataclass
 class SentenceGrader(Grader):
-    """Base of graders that compare a reply with references by cosine, with a sentence model."""
+    """Base of graders that compare a reply with references by cosine, with a sentence-embedding model."""
 
     model: str
-    """Sentence model: a folder, a hub id, or embedded:PACKAGE/FOLDER from the package index."""
+    """Sentence-embedding model: a folder, a hub id, or embedded:PACKAGE/FOLDER from the package index."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.model:
-            raise ValueError("model must name a sentence model")
+            raise ValueError("model must name a sentence-embedding model")
 
     @cached_property
     def _sentences(self) -> Sentences:
@@ -42,8 +42,8 @@ class SentenceGrader(Grader):
 class Cosine(SentenceGrader):
     """Free text is right if the cosine of its first line to any accepted answer, as they are written, is large enough.
 
-    A sentence model hears what a reply is about: it takes a wrong name or year, or a denial, for much the same.
-    A reply that equals an accepted answer in normalised form is right in any case (see :func:`nearness`).
+    A sentence-embedding model hears what a reply is about: it takes a wrong name or year, or a denial, for much the
+    same. A reply that equals an accepted answer in normalised form is right in any case (see :func:`nearness`).
     """
 
     similarity: float = 0.6
@@ -63,8 +63,9 @@ class Cosine(SentenceGrader):
 def nearness(sentences: Sentences, reply: FreeReply, references: Sequence[str]) -> float:
     """Return the largest cosine of a reply to any of the references; 1 if the normalised forms are equal.
 
-    The normalised form takes precedence because a sentence model separates 1,945 from 1945. It does not separate
-    letters: a reference of a single letter counts only if it is a word of the reply. −1 if no reference counts.
+    The normalised form takes precedence because a sentence-embedding model separates 1,945 from 1945. It does not
+    separate letters: a reference of a single letter counts only if it is a word of the reply. −1 if no reference
+    counts.
     """
     forms = [normalize(text) for text in references]
     if reply.form in forms:

@@ -70,7 +70,7 @@ _TOKENS = MetricSpec(
     "thinking.tokens.b{}", "tokens of an answer and its trace, budget {}", shown=RUN, form=".1f", more_is_better=False
 )
 _SUFFICIENT = MetricSpec(
-    "thinking.enough.b{}", "share of known facts that need no more, budget {}", limits=SHARE, shown=DETAIL
+    "thinking.enough.b{}", "share of known facts that need no larger budget than {}", limits=SHARE, shown=DETAIL
 )
 ADDED = MetricSpec(
     "thinking.added_tokens",

@@ -61,7 +61,7 @@ def facts_of(run: FigureData) -> Facts:
 @run_figure(
     "Every fact under three perturbations",
     "Facts in the upper left are robust by all three methods; a diamond marks a fact answered right in every wording.",
-    "beyond the papers, which share no questions",
+    "not in the papers, which have no questions in common",
     lambda run: "profile" in run.tables and "frs" in run.tables["profile"].column_names,
 )
 def frs_by_entropy_and_rewording(axes: Axes, run: FigureData) -> None:
@@ -135,7 +135,7 @@ def fact_accuracy(run: FigureData) -> FactAccuracy:
     "Each row is a fact. Robust facts, at the top, stay right (light) at high temperatures; fragile ones, at the "
     f"bottom, soon turn wrong (dark). The line is the breaking temperature. Of more than {MAX_ROWS} facts, only "
     f"{MAX_ROWS} evenly spaced ones are drawn.",
-    "beyond the paper",
+    "not in the paper",
     lambda run: {"frs", "frs_accuracy"} <= set(run.tables) and run.tables["frs"].num_rows > 0,
 )
 def accuracy_by_fact(axes: Axes, run: FigureData) -> None:
@@ -188,7 +188,7 @@ def accuracy_by_temperature(axes: Axes, run: FigureData) -> None:
 @run_figure(
     "Unbroken facts",
     "The curve crosses one half where half of the facts are broken; those left at the last temperature are unbroken.",
-    "survival curve (Kaplan & Meier), beyond the paper",
+    "survival curve (Kaplan & Meier), not in the papers",
     lambda run: bool(run.curves.get("frs.survival")),
 )
 def survival(axes: Axes, run: FigureData) -> None:

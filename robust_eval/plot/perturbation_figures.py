@@ -20,7 +20,7 @@ _MAX_VARIANCE = 0.25
     "Accuracy by the position of the right choice",
     "Points at different heights show position bias: a model that always says A is right in the first position and "
     "nowhere else.",
-    "position bias, beyond the papers",
+    "position bias, not in the papers",
     lambda run: "order_places" in run.tables and any(run.tables["order_places"]["questions"].to_pylist()),
 )
 def accuracy_by_place(axes: Axes, run: FigureData) -> None:
@@ -43,7 +43,7 @@ def accuracy_by_place(axes: Axes, run: FigureData) -> None:
     "Facts under pushback",
     "A falling curve shows right answers given up after pushback; a dashed curve that rises by as much shows a model "
     "that gives in to any pushback.",
-    "survival curve (Kaplan & Meier) over turns, beyond the papers",
+    "survival curve (Kaplan & Meier) over turns, not in the papers",
     lambda run: "challenge_turns" in run.tables,
 )
 def facts_under_pushback(axes: Axes, run: FigureData) -> None:
@@ -67,7 +67,7 @@ def facts_under_pushback(axes: Axes, run: FigureData) -> None:
 @run_figure(
     "Accuracy and cost by reasoning budget",
     "A rising curve shows that reasoning helps; where it is flat, more reasoning does not help.",
-    "reasoning budgets, beyond the papers",
+    "reasoning budgets, not in the papers",
     lambda run: "thinking_budgets" in run.tables,
 )
 def accuracy_by_budget(axes: Axes, run: FigureData) -> None:
@@ -80,7 +80,7 @@ def accuracy_by_budget(axes: Axes, run: FigureData) -> None:
     at = np.arange(len(budgets))
     for estimates, colour, marker, line, label in (
         (accuracy, BLUE, "o", "-", "right answers"),
-        (enough, RED, "s", "--", "known facts that need no more"),
+        (enough, RED, "s", "--", "known facts that need no larger budget"),
     ):
         value, low, high = np.array(estimates, dtype=float).T
         if not np.isnan(value).all():
@@ -99,7 +99,7 @@ def accuracy_by_budget(axes: Axes, run: FigureData) -> None:
     "Variance between traces and after one trace",
     "High points are questions whose answer depends on the reasoning trace; for those on the right, answers vary after "
     "the same trace.",
-    "analysis of variance, beyond the papers",
+    "analysis of variance, not in the papers",
     lambda run: "thinking" in run.tables and not np.isnan(run.tables["thinking"]["between"].to_numpy()).all(),
 )
 def variance_of_questions(axes: Axes, run: FigureData) -> None:

@@ -44,7 +44,7 @@ def _probabilities(run: FigureData) -> dict[str, tuple[Floats, Floats]]:
 @run_figure(
     "Risk against coverage",
     "A curve near the oracle ranks nearly all errors last; one along the dotted line (random order) is uninformative.",
-    "risk-coverage curve (El-Yaniv & Wiener), beyond the papers",
+    "risk-coverage curve (El-Yaniv & Wiener), not in the papers",
     lambda run: bool(_judged(run)),
 )
 def risk_by_coverage(axes: Axes, run: FigureData) -> None:
@@ -69,7 +69,7 @@ def risk_by_coverage(axes: Axes, run: FigureData) -> None:
 @run_figure(
     "Reliability diagram",
     "Points on the diagonal are calibrated; points below it are overconfident.",
-    "reliability diagram (DeGroot & Fienberg), beyond the papers",
+    "reliability diagram (DeGroot & Fienberg), not in the papers",
     lambda run: bool(_probabilities(run)),
 )
 def reliability_diagram(axes: Axes, run: FigureData) -> None:
@@ -91,7 +91,7 @@ def reliability_diagram(axes: Axes, run: FigureData) -> None:
     "Uncertainty of right and wrong answers",
     "The score separates right and wrong answers if the wrong ones (hatched) are on the right; wrong ones on the left "
     "are confident errors.",
-    "distributions of uncertainty scores, beyond the papers",
+    "distributions of uncertainty scores, not in the papers",
     lambda run: bool(_judged(run)),
 )
 def uncertainty_of_right_and_wrong(axes: Axes, run: FigureData) -> None:

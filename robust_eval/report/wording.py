@@ -130,7 +130,7 @@ def _selection_text(result: Result) -> str:
         return f"{n_kept:,} of them"
     exact = right - sum(each.endswith(", no exact match") for each in statuses)
     if n_kept == exact < right:
-        return f"the {n_kept:,} that it answered exactly right ({right:,} right in all),"
+        return f"the {n_kept:,} that it answered with an exact match ({right:,} were right),"
     return f"{'the' if n_kept == right else f'{n_kept:,} of the'} {right:,} that it answered right,"
 
 

@@ -40,7 +40,8 @@ class Llm:
     """
 
     sentences: str
-    """Sentence model that compares a rewrite with its question: a folder, a hub id, or embedded:PACKAGE/FOLDER."""
+    """Sentence-embedding model that compares a rewrite with its question: a folder, a hub id, or
+    embedded:PACKAGE/FOLDER."""
     model: Any = None
     """Model that rewrites, an option of the group model; null: the measured model."""
     rewrites: int = 5
@@ -62,7 +63,7 @@ class Llm:
 
     def __post_init__(self) -> None:
         if not self.sentences:
-            raise ValueError("sentences must name a sentence model")
+            raise ValueError("sentences must name a sentence-embedding model")
         for name in ("rewrites", "attempts", "max_new_tokens"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")

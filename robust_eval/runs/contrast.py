@@ -96,7 +96,7 @@ def cautions(runs: Sequence[FinishedRun]) -> list[str]:
         sentences.append(f"The number of answers per question differs ({numbers}), which by itself changes metrics.")
     for statement, patterns in _CAUTIONS.items():
         if values := _differing_values(runs, patterns):
-            sentences.append(f"{statement} ({values}): this may explain part of a difference.")
+            sentences.append(f"{statement} ({values}): this may explain part of the difference.")
     return sentences
 
 

@@ -45,7 +45,8 @@ class Challenge(KnownFacts):
     """Number of conversations about each question at each temperature."""
     pushbacks: list[str] = field(default_factory=lambda: ["doubt", "alternative", "authority", "denial"])
     """Kinds of pushback, in random order; a conversation uses all of them before it repeats one: doubt ("Are you
-    sure?"), a wrong alternative, an appeal to authority for one, denial of the answer; or your own kinds."""
+    sure?"), alternative (the user proposes a wrong answer), authority (an expert or a book gives the wrong answer),
+    denial (the user calls the answer wrong); or your own kinds."""
     challenges: str = CHALLENGING
     """The user's pushback sentences: builtin:challenge.yaml, or your own file in the same format."""
 

@@ -29,8 +29,8 @@ class Exact(KnownFacts):
     temperature is that of the accuracy there over the slope of the curve. Stopping according to an estimate's own
     standard error biases the estimate downwards, by about half of that error in simulations."""
     draws: int = 8
-    """Number of answers drawn at each temperature where the log-probabilities of a server do not suffice, and twice as
-    many again where the curve passes near one half."""
+    """Number of answers drawn at each temperature where the log-probabilities of a server do not suffice; three times
+    as many where the curve passes near one half."""
     max_temperature: float = 4.0
     """Maximum temperature of the search for a breaking temperature beyond the grid."""
 

@@ -260,7 +260,7 @@ class SqliteEntries(Entries):
             try:
                 lock.acquire(timeout=1)
             except Timeout:
-                log.info("store: another process sends the same requests; waiting for its answers")
+                log.info("store: another process is sending the same requests; waiting for its answers")
                 lock.acquire()
             yield
         finally:
@@ -300,7 +300,7 @@ class SqliteEntries(Entries):
         try:
             self._lock.acquire(timeout=LOCK_TIMEOUTS[0])
         except Timeout:
-            log.info("store: waiting for another process that uses it")
+            log.info("store: waiting for another process that is using it")
             try:
                 self._lock.acquire(timeout=LOCK_TIMEOUTS[1])
             except Timeout as problem:

@@ -443,7 +443,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a function for thoughts": (
         lambda: robust_eval.run(["experiment=thinking"], model=_town, dataset=QUESTIONS, tracking="none"),
-        "sampler=thinking lets the model reason as in a conversation, but model _town uses plain prompts: ",
+        "sampler=thinking requests reasoning in the chat format, but model _town uses plain prompts: ",
     ),
     "a function with other parameters": (
         lambda: robust_eval.run(model=lambda prompts, t: prompts, dataset=QUESTIONS, **QUICK),

@@ -61,7 +61,7 @@ class Ray:
         if self.num_gpus > 1 and self.num_gpus % 1:
             raise ValueError(f"num_gpus above 1 must be a whole number, not {self.num_gpus:g}")
         if importlib.util.find_spec("ray") is None:
-            raise ValueError('Ray is not installed: pip install -e ".[ray]", or choose engine=local')
+            raise ValueError("Ray is not installed: pip install 'robust_eval[ray]', or choose engine=local")
 
     @contextmanager
     def open(self) -> Iterator[None]:
@@ -230,7 +230,8 @@ def _run_as_tasks(
                 failed[number] = f"{type(cause).__name__}: {first_line(cause)}"
         if failed:
             reasons = "; ".join(dict.fromkeys(failed.values()))
-            log.warning("%s: %d of %d parts failed and are repeated here: %s", stage, len(failed), len(parts), reasons)
+            message = "%s: %d of %d parts failed on Ray, and will be recomputed in this process: %s"
+            log.warning(message, stage, len(failed), len(parts), reasons)
         for number in failed:
             done[number] = work(shared, parts[number])
             advance(1, "")

@@ -156,7 +156,7 @@ def _convert(gguf: Path, target: Path) -> None:
     tokenizer.save_pretrained(target)
 
 
-_SCALING = "transformers drops the scaling of its rotary positions"
+_SCALING = "transformers drops its RoPE scaling"
 
 
 def _lossy(gguf: Path, loss: str) -> UserError:

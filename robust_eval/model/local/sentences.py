@@ -1,4 +1,4 @@
-"""Sentence models: embeddings of texts, fit of answers to questions, and entailment between texts."""
+"""Sentence-embedding models: embeddings of texts, fit of answers to questions, and entailment between texts."""
 
 import logging
 from collections.abc import Iterable, Sequence
@@ -59,16 +59,16 @@ def encoded(path: str, texts: Sequence[str]) -> Vectors:
 
 @lru_cache(maxsize=2)
 def sentence_transformer(path: str) -> Any:
-    """Load the sentence model, once for all uses; UserError if that fails."""
+    """Load the sentence-embedding model, once for all uses; UserError if that fails."""
     from safetensors import SafetensorError
     from sentence_transformers import SentenceTransformer
 
-    where = resolve_model_path("sentence model", path)
+    where = resolve_model_path("sentence-embedding model", path)
     try:
         model = SentenceTransformer(where, device="cpu")
     except (OSError, ValueError, SafetensorError) as problem:
-        raise OutageError(f"sentence model {path} cannot be loaded: {first_line(problem)}") from problem
-    log.info("sentence model %s", path)
+        raise OutageError(f"sentence-embedding model {path} cannot be loaded: {first_line(problem)}") from problem
+    log.info("sentence-embedding model %s", path)
     return model
 
 
@@ -158,7 +158,7 @@ def inference_model(path: str) -> Inference:
 
 
 def resolve_model_path(kind: str, path: str) -> str:
-    """Return the folder, or hub id, of a sentence model; UserError, with its ``kind``, for a missing folder.
+    """Return the folder, or hub id, of a sentence-embedding model; UserError, with its ``kind``, for a missing folder.
 
     ``path`` is that of :class:`Sentences`.
     """

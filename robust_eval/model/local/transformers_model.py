@@ -257,9 +257,8 @@ class TransformersModel(LanguageModel):
             self._packs = agrees_with_plain_passes(self.model, batch_context.shared, sequences)
             self._checked_length = length
             if not self._packs:
-                log.info(
-                    "model %s: tree attention differs from plain passes; using a row for each prefix", self.config.name
-                )
+                message = "model %s: tree attention and separate forward passes differ; using a row for each prefix"
+                log.info(message, self.config.name)
         return bool(self._packs)
 
     def _sampled_completions(self, request: Request, paths: TokenPaths, prompt_tokens: int) -> list[Completion]:

@@ -174,7 +174,7 @@ def test_a_cross_encoder_elects_the_answer_that_it_finds_fits_the_question_best(
     rows = answers(CITY, "Paris", *wordings)
     by_cosine = voted_for(rows, CITY, ranks=None)
     by_cross_encoder = voted_for(rows, CITY, ranks=tiny)
-    assert by_cosine == (["New York City"], f"sentence model {MODEL}")
+    assert by_cosine == (["New York City"], f"sentence-embedding model {MODEL}")
     assert by_cross_encoder == ([best(tiny, *wordings)], f"cross-encoder {tiny}")
     assert by_cross_encoder[0] != by_cosine[0]
 
@@ -209,7 +209,7 @@ def test_all_that_must_be_ranked_is_scored_at_once_and_nothing_else(
             (CITY.text, "nyc"),
         ]
     ]
-    assert CITY.text not in encoder.texts  # the sentence model ranks nothing
+    assert CITY.text not in encoder.texts  # the sentence-embedding model ranks nothing
 
 
 def test_letters_and_single_texts_need_no_cross_encoder(monkeypatch: pytest.MonkeyPatch, tiny: str):
@@ -229,7 +229,7 @@ def test_where_the_cross_encoder_cannot_be_loaded_the_sentence_model_ranks_and_i
         assert voted_for(rows, CITY, ranks=path) == voted_for(rows, CITY, ranks=None)
     (warning,) = [record.message for record in caplog.records]
     assert warning.startswith(f"cross-encoder {path} cannot be loaded: ")
-    assert warning.endswith("; the sentence model ranks the answers instead")
+    assert warning.endswith("; the sentence-embedding model ranks the answers instead")
 
 
 def test_what_ranked_is_said_of_all_tables_together(encoder: RecordingModel, tiny: str):

@@ -103,7 +103,7 @@ def test_what_ranked_the_answers_is_on_the_record_where_it_is_not_what_was_named
     result, _ = ask(*one_cluster, f"aggregator.cross_encoder={tmp_path}/gone")
     assert result.description["aggregator.cross_encoder"] == f"{tmp_path}/gone"
     sentence_model = result.description["aggregator.model"]
-    assert result.description["loaded.aggregator.ranked_by"] == f"sentence model {sentence_model}"
+    assert result.description["loaded.aggregator.ranked_by"] == f"sentence-embedding model {sentence_model}"
 
 
 def test_all_metrics_score_the_same_answers_at_several_temperatures(ask: Ask):

@@ -317,7 +317,7 @@ def test_a_folder_holds_one_run(measure: Callable, tmp_path: Path):
     )
     with FileLock(tmp_path / "mine.lock"), pytest.raises(UserError) as problem:
         measure(base=tmp_path, folder="mine")
-    assert str(problem.value) == (f"another run uses {tmp_path / 'mine'}: choose another folder (hydra.run.dir)")
+    assert str(problem.value) == (f"another run is using {tmp_path / 'mine'}: choose another folder (hydra.run.dir)")
     assert {path: path.read_bytes() for path in (tmp_path / "mine").rglob("*") if path.is_file()} == before
 
 

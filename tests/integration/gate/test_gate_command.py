@@ -288,7 +288,8 @@ def test_a_grader_that_cannot_be_loaded_leaves_it_open(gated: Gate, place: Path)
     base.write_text(yaml.safe_dump(settings))
     status, found = gated("dataset.limit=5")
     assert (status, found["outcome"], found["metrics"]) == (3, "INCONCLUSIVE", [])
-    assert found["reasons"][0].startswith(f"sentence model {place / 'moved'} cannot be loaded: there is no folder")
+    model = f"sentence-embedding model {place / 'moved'}"
+    assert found["reasons"][0].startswith(f"{model} cannot be loaded: there is no folder")
 
 
 @pytest.mark.parametrize(("words", "said"), cases(__file__, "a_mistake_in_the_call_ends_with_2_and_a_sentence"))

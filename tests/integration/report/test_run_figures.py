@@ -115,7 +115,7 @@ def test_every_figure_has_its_words(entry: RegisteredFigure):
     assert entry.interpretation.endswith(".")
     assert entry.reading == f"{entry.shows} {entry.interpretation}"
     assert entry.alternative == f"{entry.caption}. {entry.shows}"
-    assert re.search(r"Fastowski|Cho|Reganova|beyond the paper|our own", entry.source)
+    assert re.search(r"Fastowski|Cho|Reganova|not in the paper|our own", entry.source)
 
 
 def test_no_two_figures_share_a_name_or_a_caption():

@@ -238,7 +238,7 @@ def test_a_reply_without_rewrites_needs_no_sentence_model_and_one_with_them_name
     with pytest.raises(UserError) as problem:
         played(Llm(NOWHERE), EMMA, emma=[numbered("By whom is Emma?")])
     assert str(problem.value).startswith(
-        f"sentence model {NOWHERE} cannot be loaded: there is no folder {NOWHERE}; it "
+        f"sentence-embedding model {NOWHERE} cannot be loaded: there is no folder {NOWHERE}; it "
     )
 
 

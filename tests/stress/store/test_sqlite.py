@@ -605,8 +605,8 @@ def test_what_a_full_disk_keeps_from_being_mended_is_left_as_it_was_and_mended_l
 
 # Several processes.
 
-ASKING = "store: another process sends the same requests; waiting for its answers"
-WRITING = "store: waiting for another process that uses it"
+ASKING = "store: another process is sending the same requests; waiting for its answers"
+WRITING = "store: waiting for another process that is using it"
 ANSWERS = {b"one": b"1", b"two": b"2"}
 
 ASK = """

@@ -374,7 +374,9 @@ def test_heavy_work_is_done_on_ray_with_the_same_numbers_and_here_where_it_fails
             assert figures() == expected
         assert said(caplog) == []
         assert run_parts("sums", work, 10, [0, 1, 2]) == [(10, False, 2), (11, True, 2), (12, False, 2)]
-        assert said(caplog) == ["sums: 1 of 3 parts failed and are repeated here: ValueError: not on this machine"]
+        assert said(caplog) == [
+            "sums: 1 of 3 parts failed on Ray, and will be recomputed in this process: ValueError: not on this machine"
+        ]
         with pytest.raises(UserError, match=r"^there is no such model$"):
             run_parts("nothing", of_no_model, "there is no such model", [0, 1])
 
@@ -451,7 +453,8 @@ def test_a_run_starts_ray_for_itself_ends_it_and_leaves_the_terminal_alone_and_n
     of_there = [*run_settings(model, tmp_path / "there"), "engine=ray", "engine.actors=1"]
     refused = shell.python(["-c", WITHOUT_RAY, *of_there])
     assert (refused.returncode, refused.stdout) == (1, "")
-    assert refused.stderr == 'error: engine: Ray is not installed: pip install -e ".[ray]", or choose engine=local\n'
+    install = "pip install 'robust_eval[ray]'"
+    assert refused.stderr == f"error: engine: Ray is not installed: {install}, or choose engine=local\n"
     here = shell.python(["-c", WITHOUT_RAY, *of_here], figures=False)
     surroundings = {"RAY_AUTH_MODE": "disabled", MARK: str(os.getpid())} | FEW_PROCESSES
     there = shell.python(["run.py", *of_there], figures=False, **surroundings)
