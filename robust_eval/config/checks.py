@@ -102,8 +102,8 @@ def _check_other_models(config: Config, sampler_names: str) -> None:
 
 
 def leave_out_unchosen(composed: DictConfig) -> list[str]:
-    """Drop the settings that the checks would refuse, a preset's of options that are not chosen; return their paths:
-    ``experiment=smoke`` sets the trials of a temperature sweep, which ``sampler=exact`` does not use.
+    """Drop a preset's settings of options that are not chosen, and return their paths: ``experiment=smoke`` sets the
+    trials of a temperature sweep, which ``sampler=exact`` does not use.
     """
     paths = []
     for group in COMBINABLE_GROUPS:

@@ -26,8 +26,8 @@ def answers_key(identity: Mapping[str, Any], request: Request) -> bytes:
     Every trial has its own random numbers, so more trials can be added under one key. The matcher is part of the key
     only if answers end once they are right, or are enumerated. The seed is 0 for greedy answers of a local model.
     """
-    is_seedless = "files" in identity and request.temperatures == (0.0,)
     enumeration, served = request.enumeration, "server" in identity
+    is_seedless = "files" in identity and enumeration is None and request.temperatures == (0.0,)
     grades = enumeration is not None or request.stop_on_match
     judge = ((enumeration and enumeration.choices) or request.matcher) if grades else None
     return _digest(

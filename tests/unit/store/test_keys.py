@@ -35,6 +35,7 @@ def test_greedy_answers_of_a_local_model_are_cached_for_every_seed() -> None:
     for identity, request, is_shared in (
         ({"files": "1"}, greedy, True),
         ({"files": "1"}, sampled, False),
+        ({"files": "1"}, replace(greedy, enumeration=Enumeration(8, (0.0, 1.0))), False),  # thinned by the seed
         (SERVED, greedy, False),
         ({"kind": "function"}, greedy, False),
     ):
