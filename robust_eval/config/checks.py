@@ -75,12 +75,12 @@ def _refuse_untyped(composed: DictConfig) -> None:
                 )
             _instance(path, node)
         elif path not in UNGROUPED:
-            none = f", or {path}=none" if path in ("store", "tracking") else ""
+            none = ", such as none" if path in ("store", "tracking") else ""
             value = "null" if node is None else node
             if "." in path:
                 left_out = f"to leave it out, list the others in {path.partition('.')[0]}=[…]"
                 raise UserError(f"{path} is a group of settings, not {value}; {left_out}")
-            raise UserError(f"{path} must be one of its options, not {value}{none}: see conf/{path}/")
+            raise UserError(f"{path} must name an option{none}, not {value}: see conf/{path}/")
 
 
 def _check_other_models(config: Config, sampler_names: str) -> None:

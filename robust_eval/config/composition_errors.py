@@ -53,7 +53,7 @@ _VALUES = {
     r"Unsupported interpolation type env()": "must name an environment variable as ${{oc.env:NAME}}",
     r"Interpolation key '(.*)' not found": "refers to {0}, which does not exist",
     r"Recursive interpolation()": "must not refer to itself",
-    r"Merge error: \w+ is not a subclass of (\w+)\. value: (.*)": "the settings of {0} must be a mapping, not {1}",
+    r"Merge error: \w+ is not a subclass of \w+\. value: (.*)": "must be a mapping of settings, not {0}",
 }
 """Sentences for messages of OmegaConf about a value."""
 _KINDS: dict[Any, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "a string"}

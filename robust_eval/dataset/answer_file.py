@@ -176,7 +176,13 @@ class AnswerFile:
         if not listed_names:
             raise UserError(f"{self.path} contains no answers")
         for name in ("question_id", "text", *self.columns):
-            if self._names.get(name) not in present:
+            if name not in self._names:
+                other = next(each for each, theirs in self.columns.items() if theirs == name)
+                raise UserError(
+                    f"sampler.recorded.columns reads {other} from column {name!r} of {self.path}, so that no column is "
+                    f"left for {name}: set 'sampler.recorded.columns={{{other}: {name}, {name}: …}}'"
+                )
+            if self._names[name] not in present:
                 raise missing_column(self.path, self._theirs(name), name, listed_names, "sampler.recorded.columns")
         unknown = [
             theirs for theirs in listed_names if theirs not in _SCHEMA.names and theirs not in self.columns.values()

@@ -19,8 +19,8 @@ from robust_eval.runtime.text import enumerated
 log = logging.getLogger(__name__)
 
 PARQUET = "refs/convert/parquet"
-"""Branch of the hub with every data set as Parquet files, SUBSET/SPLIT/*.parquet. They need no loading script, which
-``datasets`` refuses from version 4 on."""
+"""Branch of a data set's repository on the hub with its Parquet files, SUBSET/SPLIT/*.parquet. They need no loading
+script, which ``datasets`` refuses from version 4 on."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Published(Selection):
     """The split."""
     revision: str = PARQUET
     """Commit, tag or branch of the hub's repository. A commit never changes; the branch refs/convert/parquet contains
-    every data set as Parquet files."""
+    the data set as Parquet files."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -56,7 +56,7 @@ def refuse_early_stopping(file: RecordedAnswers, metrics: Mapping[str, Metric]) 
         if reasons or thresholds != [rule.threshold]:
             reason = "; ".join(reasons) or f"metric.frs.threshold={thresholds[0]:g} needs other answers"
             raise UserError(
-                f"{file.file}: {reason}, but with sampler.early_stop=true {name} sampled only what breaking "
+                f"{file.file}: {reason}, but its sampler ({name}) stopped early and has only the answers that breaking "
                 f"temperatures at metric.frs.threshold={rule.threshold:g} need: repeat the run with "
                 "sampler.early_stop=false, which requests only the missing answers"
             )

@@ -8,6 +8,7 @@ from robust_eval.dataset.selection import Questions, Selection
 from robust_eval.grader.base import Grader
 from robust_eval.question import Question
 from robust_eval.question_type.classifier import with_types
+from robust_eval.runtime.text import counted
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +27,7 @@ class Loaded(NamedTuple):
     def in_words(self, digest: str) -> str:
         """Return the number of loaded questions, and that of the data set's records that were left out."""
         left_out = "".join(f", {number:,} {reason}" for reason, number in self.original.unusable.items())
-        return f"{len(self.questions)} question{'s' * (len(self.questions) != 1)}, fingerprint {digest[:12]}{left_out}"
+        return f"{counted(len(self.questions), 'question')}, fingerprint {digest[:12]}{left_out}"
 
     def description(self, digest: str) -> dict[str, Any]:
         """Return the metadata of the loaded questions, whose fingerprint is ``digest``."""

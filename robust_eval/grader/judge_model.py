@@ -72,7 +72,8 @@ class JudgeModel(Grader):
     max_new_tokens: int = 256
     """Length limit of a verdict with its reason, in tokens."""
     bias: int = 0
-    """Number of replies that are judged two more times, in another order and padded, to measure the judge's bias."""
+    """Number of replies that are judged twice more, once with the reply before the accepted answers and once with
+    meaningless words after the reply, to measure the judge's bias."""
     prompts: str = JUDGING
     """Templates: builtin:judge.yaml, or your own file."""
 

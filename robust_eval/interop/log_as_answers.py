@@ -71,9 +71,9 @@ def scored_by(collected: Collected, mlruns: Path) -> dict[str, str]:
         raise UserError(
             printable(
                 f"all answers of {collected.model} to {collected.task} are at temperature 0, but metrics need "
-                f"repeated answers above 0{_own_scores(collected)}: sample again, in lm-eval with --gen_kwargs "
-                "do_sample=True,temperature=0.7 and repeats: 5 in the task, in inspect_ai with --temperature 0.7 "
-                "--epochs 5"
+                f"repeated answers at a temperature above 0{_own_scores(collected)}: sample again, in lm-eval with "
+                "--gen_kwargs do_sample=True,temperature=0.7 and repeats: 5 in the task, in inspect_ai with "
+                "--temperature 0.7 --epochs 5"
             )
         )
     settings = {

@@ -78,8 +78,8 @@ def marked(answer: LoggedAnswer, mark: Any) -> LoggedAnswer:
         return answer
     where = f"{answer.where}, {MARK}"
     columns = of_kind(mark, "answer", dict, where, {})
-    if not columns.keys() <= set(_COLUMNS):
-        raise UserError(f"{where}: 'answer' must contain columns of an answer")
+    if unknown := columns.keys() - set(_COLUMNS):
+        raise UserError(f"{where}: 'answer' must contain only {', '.join(_COLUMNS)}, not {', '.join(sorted(unknown))}")
     sampler = {SAMPLER: of_kind(mark, SAMPLER, str, where)} if SAMPLER in mark else {}
     metadata = _sampling_metadata(of_kind(mark, "asked", dict, where), where) if "asked" in mark else None
     t = mark.get("temperature", answer.temperature)

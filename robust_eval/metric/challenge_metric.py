@@ -102,7 +102,7 @@ class PushbackRobustness(Metric):
     """Metric of pushback. Breaking turns are censored at the last turn, as breaking temperatures at the last one."""
 
     threshold: float = 0.5
-    """A fact breaks at the first turn after which a smaller share of the conversations is right; a wrong answer is
+    """A fact breaks at the first turn after which the share of right conversations is below this; a wrong answer is
     corrected if at least this share is right at the end."""
 
     axis = TURN

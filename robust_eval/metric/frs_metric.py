@@ -96,7 +96,7 @@ class FactualRobustness(Metric):
     estimator: str = "first"
     """Estimator of the breaking temperature from the accuracies: first | isotonic."""
     unbroken: str = "one"
-    """Score of an unbroken fact: one | bound (at the last temperature)."""
+    """Score of an unbroken fact: one | bound; bound is the score of a fact that breaks at the last temperature."""
 
     axis = "temperature"
     specs = SPECS

@@ -60,9 +60,9 @@ SPECS: tuple[MetricSpec, ...] = (
         "frs", "mean FRS (first d)", shown=DETAIL, short="mean FRS (first d)", mean=False
     ),  # the questions have values of each d under its own name
     FRS,
-    share_spec("frs.offgrid.d{}", "mean FRS off the grid (d = {})", shown=RUN),
+    share_spec("frs.offgrid.d{}", "mean FRS with interpolated breaking temperatures (d = {})", shown=RUN),
     *(
-        replace(spec, name=spec.name.replace("frs.", "frs.offgrid."), label=spec.label + ", off the grid", shown=shown)
+        replace(spec, name=spec.name.replace("frs.", "frs.offgrid."), label=spec.label + ", interpolated", shown=shown)
         for spec, shown in ((MEDIAN, RUN), (MEAN_BROKEN, DETAIL))
     ),
     UNBROKEN,

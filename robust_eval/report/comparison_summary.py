@@ -10,7 +10,7 @@ from robust_eval.runs.comparison import MARGIN, Comparison, Pair
 from robust_eval.runs.contrast import TRUNCATED, Differing, cautions, contrast, differing, listed, truncation
 from robust_eval.runs.finished_runs import scoring_settings
 from robust_eval.runs.shared_questions import connected
-from robust_eval.runtime.text import enumerated, number, signed
+from robust_eval.runtime.text import counted, enumerated, number, signed
 from robust_eval.stats.interval import MIN_UNITS
 from robust_eval.stats.significance import LEVEL, compact_letter_display
 
@@ -69,7 +69,7 @@ def _scored_differently(compared: Comparison) -> Iterator[str]:
     if len(compared.measurements) > 1:
         names = " or ".join(name.rpartition(".")[2] for name in settings)
         subject = f"Runs that differ only in {names}" if names else "Some runs"
-        yield f"{subject} score the same answers differently, and are shown as one."
+        yield f"{subject} score the same answers differently, and are compared with other runs as one."
         return
     values = f" ({listed(settings)})" if settings else ""
     yield f"These {len(compared.runs)} runs score the same answers differently{values}: {NO_WINNER}"
@@ -93,7 +93,11 @@ def _without_verdict(compared: Comparison, pairs: Sequence[Pair]) -> Iterator[st
         yield f"Truncation differs ({values}): {TRUNCATED} Runs that differ in it are not ranked against one another."
     if few:
         metric = compared.words(few[0].metric or "")
-        yield f"{len(few)} pairs share fewer than {MIN_UNITS} independent questions, too few for a verdict on {metric}."
+        share = "shares" if len(few) == 1 else "share"
+        yield (
+            f"{counted(len(few), 'pair')} {share} fewer than {MIN_UNITS} independent questions, too few for a verdict "
+            f"on {metric}."
+        )
 
 
 def _verdict(compared: Comparison, pair: Pair, family: int) -> str:
@@ -238,11 +242,8 @@ def scope(compared: Comparison) -> list[str]:
     def listed(setting: str) -> str:
         return enumerated(sorted({str(run.settings[setting]) for run in compared.runs}), "and")
 
-    def counted(runs: int) -> str:
-        return "1 run" if runs == 1 else f"{runs} runs"
-
-    text = [f"{counted(len(compared.runs))} of {listed('model.name')} on {listed('dataset.name')}."]
+    text = [f"{counted(len(compared.runs), 'run')} of {listed('model.name')} on {listed('dataset.name')}."]
     if compared.repetitions:
-        repeated = counted(compared.repetitions)
-        text.append(f"Left out: {repeated} that repeat another run with the same settings and results.")
+        repeated = counted(compared.repetitions, "repetition")
+        text.append(f"Left out: {repeated} of a run, with the same settings and results.")
     return text + explanations(compared)

@@ -16,7 +16,7 @@ from robust_eval.report.wording import type_name
 from robust_eval.runs.comparison import Comparison, Pair
 from robust_eval.runs.finished_runs import FinishedRun
 from robust_eval.runs.shared_questions import SharedQuestions
-from robust_eval.runtime.text import number, signed
+from robust_eval.runtime.text import counted, number, signed
 from robust_eval.stats.estimate import UNDEFINED, Estimate, bounds, interval
 from robust_eval.stats.significance import Difference, LogRank
 from robust_eval.tracking.run_folder import QUESTIONS
@@ -72,7 +72,7 @@ def opening_table(
     notes = [SHARED_LETTER] if groups else []
     if len(rows) < len(compared.runs):
         notes.append(f"The best {len(rows)} of {len(compared.runs)}; all follow below.")
-    title = "1 run" if len(compared.runs) == 1 else f"{len(compared.runs)} runs"
+    title = counted(len(compared.runs), "run")
     header = ["run", *(["group"] if groups else []), *headings.values(), "kept"]
     return Table(title, header, rows, 2 if groups else 1, " ".join(notes))
 
@@ -200,8 +200,8 @@ def _type_table(compared: Comparison) -> Table:
     score, spec = compared.types[0].score, compared.spec(compared.types[0].score)
     by = (spec.of_question or spec.words) if spec else score
     note = (
-        f"By {by}: of the facts of each type among the most and the least robust, the share that is among the most "
-        f"robust. Each end has {PAPER_N:,} facts, or half of all if that is fewer; ties count fractionally."
+        f"By {by}, for each type: of its facts among the most robust and the least robust, the share in the most "
+        f"robust group. Each group has {PAPER_N:,} facts, or half of all if that is fewer; ties count fractionally."
     )
     return Table("Question types among the most and the least robust facts", header, rows, 3, note)
 
@@ -297,9 +297,9 @@ def _question_tables(shared: SharedQuestions) -> Iterator[Table]:
     if len(divided_rows):
         rows = [[*_kept_row(shared, row)] for row in divided_rows]
         note = (
-            f"{int(shared.divided.sum()):,} questions, sorted by the first metric in the runs that kept them, best "
-            "first. A question is kept if its greedy answer is right, or if the settings select it; a limit on the "
-            f"number excludes others. {_QUOTED} Shown: {len(rows)}; {file_text}"
+            f"{counted(int(shared.divided.sum()), 'question')}, sorted by the first metric in the runs that kept them, "
+            "best first. A question is kept if its greedy answer is right, or if the settings select it; a limit on "
+            f"the number excludes others. {_QUOTED} Shown: {len(rows)}; {file_text}"
         )
         title = f"Questions that only some runs kept, {shared.dataset}"
         yield Table(title, ["question", *shared.measured], rows, 1, note)
@@ -312,7 +312,7 @@ def _question_tables(shared: SharedQuestions) -> Iterator[Table]:
                 wider = f"the question with the larger range of {shared.spec(spec.tie_breaker).label}"
                 tie_breaker = f"{wider}, then to {tie_breaker}"
             note = (
-                f"{'1 question differs' if count == 1 else f'{count:,} questions differ'}. The range is the largest of "
+                f"{counted(count, 'question')} {'differs' if count == 1 else 'differ'}. The range is the largest of "
                 f"the values minus the smallest; ties go to {tie_breaker}. {_QUOTED} Shown: {len(rows)}; {file_text}"
             )
             title = f"Questions that differ most: {spec.of_question}{spec.at_temperature}, {shared.dataset}"

@@ -34,7 +34,7 @@ from robust_eval.metric.profile_metric import (
 )
 from robust_eval.metric.score import Correction, Score, question_groups
 from robust_eval.question import LETTERS, QUESTION_TYPES, Question
-from robust_eval.runtime.text import number
+from robust_eval.runtime.text import counted, number
 from robust_eval.stats.correction import labels_to_halve
 from robust_eval.stats.entropy import guessed_entropy
 from robust_eval.stats.estimate import UNDEFINED, Estimate, bounds, interval, with_interval
@@ -254,7 +254,7 @@ def order(score: Score, questions: Sequence[Question]) -> Presentation:
         )
         q, freedom, p = (score.curves[spec.name][t].value for spec in Q.values())
         if not math.isnan(q):
-            test = f"{number(q, '.2f')} ({freedom:.0f} degrees of freedom, p = {number(p, '.2g')})"
+            test = f"{number(q, '.2f')} ({counted(int(freedom), 'degree')} of freedom, p = {number(p, '.2g')})"
             notes = [f"position bias: Cochran's Q over positions = {test}"]
     (column,) = _columns(score, t, {ONE_CHOICE.name: ("one choice", "1: the same choice in every order")})
     claims = [f"names the same choice in every order for {consistent} of the questions"]
@@ -270,7 +270,7 @@ def pushback(score: Score, questions: Sequence[Question]) -> Presentation:
     turns = max(score.tables["challenge_turns"]["turn"].to_pylist())
     breaking = at_temperature(score.tables["challenge"], t)["breaking_turn"].to_numpy()
     known_count, wrong_count = (int(score.values[challenge.COUNTS[name].name].value) for name in ("known", "wrong"))
-    sentence = f"in conversations, with pushback at each of {turns} turns {at_words(t)}"
+    sentence = f"in conversations, with {counted(turns, 'turn')} of pushback {at_words(t)}"
     claims = []
     if known_count:
         unbroken = score.formatted(point(challenge.UNBROKEN.name, t), ".0%")
@@ -279,7 +279,7 @@ def pushback(score: Score, questions: Sequence[Question]) -> Presentation:
             withstands = "withstands" if np.isinf(breaking).any() else "does not withstand"
             withstood = f"the one answer that was right at first {withstands} it"
         sentence += f": {withstood} to the end"
-        claims = [f"keeps {unbroken} of its right answers against {turns} turns of pushback"]
+        claims = [f"keeps {unbroken} of its right answers against {counted(turns, 'turn')} of pushback"]
     if wrong_count:
         mended = score.formatted(point(challenge.MENDED.name, t), ".0%")
         sentence += (

@@ -11,7 +11,7 @@ from robust_eval.metric.order_metric import ONE_CHOICE
 from robust_eval.metric.score import question_groups
 from robust_eval.metric.thinking_metric import ADDED
 from robust_eval.report.left_out import NOT_ENDED_COUNT, unanswered, unasked, unread, unread_reasons
-from robust_eval.runtime.text import abbreviated_list, number
+from robust_eval.runtime.text import abbreviated_list, counted, number
 from robust_eval.stats.interval import MIN_UNITS, independent
 from robust_eval.tracking.result import Result
 
@@ -44,7 +44,8 @@ def warnings(result: Result) -> Iterator[Caution]:
         yield Caution(f"{text}.", result.unasked_reason[1])
     if drifted := len(result.drifted()):
         yield Caution(
-            f"The meaning of {drifted:,} rewrites may have drifted.", "Set rewriter.drift=drop to leave them out."
+            f"The meaning of {counted(drifted, 'rewrite')} may have drifted.",
+            "Set rewriter.drift=drop to leave them out.",
         )
 
 
@@ -148,7 +149,7 @@ def remedy(result: Result, run: str = "RUN") -> str:
 
     A judge decides free text alone, and already has if it is the grader.
     """
-    label = f"robust-eval label {run} shows them first"
+    label = f"robust-eval label {run} shows them first, in alternation with others"
     free_text = {question.id for question in result.questions if not question.choices}
     tables = (rows(table, "question_id", "uncertain") for table in result.all_graded.values())
     is_judged = any(is_uncertain and name in free_text for each in tables for name, is_uncertain in each)

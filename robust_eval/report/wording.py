@@ -17,7 +17,7 @@ from robust_eval.prompt.arrangement import GIVEN
 from robust_eval.question import PHYSICS_CATEGORIES, QUESTION_TYPES
 from robust_eval.runs.finished_runs import FinishedRun
 from robust_eval.runs.question_status import question_statuses
-from robust_eval.runtime.text import number
+from robust_eval.runtime.text import counted, number
 from robust_eval.stats.estimate import Estimate, interval
 from robust_eval.tracking.result import Result
 
@@ -111,7 +111,7 @@ def asked_words(result: Result) -> str:
     trials = "; ".join(dict.fromkeys(_trials_text(name, config) for name in result.graded_by_sampler))
     baseline = "once at temperature 0, and " if result.graded_baseline.num_rows else ""
     number = len(result.candidates())
-    questions = f"{number:,} question{'s' * (number != 1)} from the data set"
+    questions = f"{counted(number, 'question')} from the data set"
     questions += f" {name}" if (name := config.get("dataset.name")) else ""
     if "identity.answers.sha256" in config and not result.graded_baseline.num_rows:
         answers = sum(table.num_rows for table in result.all_graded.values())
@@ -141,12 +141,16 @@ def _trials_text(sampler: str, settings: Mapping[str, object]) -> str:
         settings.get(f"sampler.{sampler}.{name}") for name in names
     )
     text = "again" if trials is None else {1: "once more", 2: "twice"}.get(cast(int, trials), f"{trials} times")
-    text += "" if turns is None else f", in conversations with {turns} turns of pushback,"
+    if settings.get(f"sampler.{sampler}.early_stop") and trials is not None:
+        text = f"up to {text}"
+    text += "" if turns is None else f", in conversations with {counted(cast(int, turns), 'turn')} of pushback,"
     if traces is not None and isinstance(budgets, list):
-        text += f" after {traces} reasoning traces with a budget of {', '.join(map(str, budgets))}"
-    text += f", and in up to {rewrites} other wordings," if rewrites else ""
+        text += (
+            f" after {counted(cast(int, traces), 'reasoning trace')} with a budget of {', '.join(map(str, budgets))}"
+        )
+    text += f", and in up to {counted(cast(int, rewrites), 'other wording')}," if rewrites else ""
     arrangements = ["other orders"] if settings.get(f"sampler.{sampler}.orders", GIVEN) != GIVEN else []
-    arrangements += [f"{len(forms)} other forms"] if isinstance(forms, list) and forms else []
+    arrangements += [counted(len(forms), "other form")] if isinstance(forms, list) and forms else []
     text += f", and with the choices in {' and '.join(arrangements)}," if arrangements else ""
     if not isinstance(temperatures, Sequence) or isinstance(temperatures, str) or not temperatures:
         return text

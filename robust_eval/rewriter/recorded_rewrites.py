@@ -15,6 +15,7 @@ from robust_eval.question import Question
 from robust_eval.rewriter.base import Rewritten
 from robust_eval.runtime.files import text_lines
 from robust_eval.runtime.json_files import json_lines, parsed_json
+from robust_eval.runtime.text import counted
 from robust_eval.store.stored_model import StoredModel
 
 log = logging.getLogger(__name__)
@@ -60,7 +61,7 @@ class RecordedRewrites:
         rewritten = [replace(q, rewrites=distinct(q.text, recorded[q.id])) for q in questions]
         dropped = sum(map(len, recorded.values())) - sum(len(question.rewrites) for question in rewritten)
         if dropped:
-            log.warning("%d rewrites repeat their question or one another, and are dropped", dropped)
+            log.warning("%s dropped: the same as the question or as another rewrite", counted(dropped, "rewrite"))
         return Rewritten(rewritten)
 
 

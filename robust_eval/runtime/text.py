@@ -109,6 +109,15 @@ def enumerated(names: Iterable[str], conjunction: str = "or") -> str:
     return f"{', '.join(first)} {conjunction} {last}" if first else last
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun.
+
+    >>> counted(1, "rewrite"), counted(2000, "rewrite")
+    ('1 rewrite', '2,000 rewrites')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def abbreviated_list(names: Iterable[str]) -> str:
     """Return the first few names in alphabetical order, and the number of others.
 

@@ -74,9 +74,7 @@ class Challenge(KnownFacts):
         """Return the questions to challenge: those that :class:`KnownFacts` selects and that have a reply at turn 0."""
         replies = baseline.filter(pc.invert(pc.is_in(baseline["outcome"], pa.array(NO_REPLY))))
         if not replies.num_rows:
-            raise NothingKeptError(
-                f"none of the {len(questions)} questions was answered: there is nothing to challenge"
-            )
+            raise NothingKeptError("none of the questions was answered: there is nothing to challenge")
         return super().select(questions, replies, seed)
 
     def requests(self, questions: Sequence[Question], grader: PrefixGrader, seed: int) -> list[Request]:

@@ -62,7 +62,7 @@ class KnownFacts(Sampler):
         chosen = [question for question in questions if question.answers or question.correct is not None]
         if not chosen:
             raise NothingKeptError(
-                f"none of the {len(questions)} questions has an accepted answer, which selection={self.selection} "
+                f"none of the questions has an accepted answer, which selection={self.selection} "
                 "needs; sampler.selection=none selects all"
             )
         return chosen
@@ -96,7 +96,7 @@ class KnownFacts(Sampler):
                 else f"all have a confidence below min_confidence={self.min_confidence:g}"
             )
             raise NothingKeptError(
-                f"none of the {len(questions)} questions passes sampler.selection={self.selection}: {reason}; "
+                f"none of the questions passes sampler.selection={self.selection}: {reason}; "
                 "try a larger model, easier questions, or sampler.selection=contains"
             )
         if longer >= len(known_ids) > 0:

@@ -65,7 +65,7 @@ class ChoiceOrders(Repetition):
         chosen = [question for question in questions if len(question.choices) > 1]
         if not chosen:
             raise NothingKeptError(
-                f"none of the {len(questions)} questions has choices, whose order and form sampler=order varies: "
+                "none of the questions has choices, whose order and form sampler=order varies: "
                 "choose a data set with choices, such as dataset=physics"
             )
         return chosen
@@ -134,7 +134,7 @@ class Perturbation(ChoiceOrders):
         chosen = [question for question in questions if question.rewrites]
         if not chosen:
             raise NothingKeptError(
-                f"none of the {len(questions)} questions has rewrites, which sampler=perturbation needs: add them "
+                "none of the questions has rewrites, which sampler=perturbation needs: add them "
                 "under 'rewrites' to the data set or in a file (rewriter.file), or let a capable model write them "
                 "(rewriter=llm rewriter.model=…)"
             )

@@ -145,7 +145,7 @@ class RecordedAnswers:
             selected &= set(baseline["question_id"].filter(right).to_pylist())
         if not selected:
             raise NothingKeptError(
-                f"none of the {len(questions)} questions has a right answer at temperature 0 "
+                f"none of the questions has a right answer at temperature 0 "
                 f"(selection={self.selection}) and answers of every sampler in {self.file}; "
                 "sampler.recorded.selection=none needs no right answer"
             )

@@ -30,9 +30,9 @@ class TemperatureSweep(KnownFacts):
     """End an answer as soon as it contains an accepted answer and the boundary of its last word; saves time if only
     correctness matters."""
     early_stop: bool = False
-    """Sample temperatures from the lowest, each only until it is certain whether the fact breaks there. The
-    breaking temperatures and FRS are the same with about a third of the answers, but there are no accuracies. The paper
-    samples all."""
+    """Sample temperatures from the lowest, each only until it is certain whether the fact breaks there. The breaking
+    temperatures and FRS are the same with about a third of the answers, but the accuracy at each temperature is not
+    measured. The paper samples all."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -147,7 +147,7 @@ class ServedModel(LanguageModel):
             continuation, reason = await find_continuation(client.ask, client.settings, request.prompt)
             if continuation is None:
                 raise UserError(no_continuation(self.settings.server, reason))
-            log.info("%s: sampler=exact continues answers by %s", self.settings.server, continuation.method)
+            log.info("%s: sampler=exact continues a partial answer from %s", self.settings.server, continuation.method)
             self._continuation = continuation
         return self._continuation
 

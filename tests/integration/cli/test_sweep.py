@@ -298,7 +298,7 @@ def test_a_job_that_fails_after_it_has_asked_is_recorded_with_its_traceback(
     client = mlflow.MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
     kept = client.download_artifacts(by_status["FAILED"].info.run_id, "error.txt", str(tmp_path))
     assert Path(kept).read_text().startswith("Traceback (most recent call last):\n")
-    assert "NothingKeptError: none of the 6 questions passes sampler.selection" in Path(kept).read_text()
+    assert "NothingKeptError: none of the questions passes sampler.selection" in Path(kept).read_text()
 
 
 def test_a_sweep_of_which_no_job_has_asked_anything_leaves_nothing(

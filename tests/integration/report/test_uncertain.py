@@ -48,11 +48,13 @@ def test_the_terminal_and_the_page_name_the_settings_that_help(
     came = sum(table.num_rows for table in (doubted.graded_baseline, *doubted.graded_by_sampler.values()))
     said = SAID.replace("294", f"{came:,}")
     print_summary(doubted, tmp_path, "store", None)
-    line = f"{said}; {JUDGE}, and robust-eval label {tmp_path} shows them first\n"
+    line = f"{said}; {JUDGE}, and robust-eval label {tmp_path} shows them first, in alternation with others\n"
     assert line in capsys.readouterr().out.replace("\n ", " ")
     write_page(doubted, [], tmp_path / "report.html")
     assert f"{said}." in (tmp_path / "report.html").read_text()
-    assert (f"{said}.", f"{JUDGE}, and robust-eval label RUN shows them first.") in list(warnings(doubted))
+    assert (f"{said}.", f"{JUDGE}, and robust-eval label RUN shows them first, in alternation with others.") in list(
+        warnings(doubted)
+    )
 
     print_summary(result, tmp_path, "store", None)
     assert "uncertain" not in capsys.readouterr().out
@@ -60,7 +62,7 @@ def test_the_terminal_and_the_page_name_the_settings_that_help(
 
 
 def test_a_judge_is_named_only_where_it_has_something_to_decide(doubted: Result):
-    label = "robust-eval label RUN shows them first"
+    label = "robust-eval label RUN shows them first, in alternation with others"
     judged = replace(doubted, description={**doubted.description, "grader.cascade": "exact"})
     assert remedy(judged) == label
     choices = [replace(question, answers=(), choices=("a", "b"), correct=0) for question in doubted.questions]

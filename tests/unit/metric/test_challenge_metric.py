@@ -95,7 +95,7 @@ def test_a_fact_breaks_at_the_first_turn_whatever_follows_and_a_wrong_answer_is_
     assert found.metrics()["challenge.mended_share.t1"] == Estimate(1.0, *degenerate_interval(1.0, 1, SHARE))
     low, high = degenerate_interval(1.0, 1, SHARE)
     assert found.presentation.sentence == (
-        "in conversations, with pushback at each of 3 turns at t = 1: "
+        "in conversations, with 3 turns of pushback at t = 1: "
         f"{found.formatted('challenge.unbroken_share.t1', '.0%')} of the 2 that were right at first withstand it to "
         f"the end; the one answer that was wrong at first is right at the end in 100 % "
         f"({100 * low:.0f} % to {100 * high:.0f} %, n = 1) "

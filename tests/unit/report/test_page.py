@@ -154,7 +154,9 @@ def test_the_types_among_the_most_and_the_least_robust_facts_are_shown_with_what
     result: Result, tmp_path: Path
 ):
     said = types_section(result, tmp_path)
-    assert "By FRS (d = 1): of the facts of each type among the 2 most and the 2 least robust of 5, " in said
+    assert (
+        "By FRS (d = 1), for each type: of its facts among the 2 most robust and the 2 least robust of all 5, " in said
+    )
     assert "The paper takes 1,000 at each end; there are too few facts for that. Facts without a type: 1." in said
     assert "predicts" not in said
     assert re.findall(r"(no type|Location|Numerical) (\d) ([\d.]+) ([\d.]+) (\S+)", said) == [

@@ -98,7 +98,7 @@ def test_repetitions_and_echoes_are_dropped_and_counted(caplog: pytest.LogCaptur
         ),
         other,
     ]
-    assert caplog.messages == ["3 rewrites repeat their question or one another, and are dropped"]
+    assert caplog.messages == ["3 rewrites dropped: the same as the question or as another rewrite"]
     assert RecordedRewrites().rewrite(kept, NOBODY, 0).questions == kept
 
 
@@ -109,7 +109,7 @@ def test_repetitions_in_a_file_are_dropped_and_counted_without_those_of_other_da
     assert rewrites(file, CAPITAL) == {"1": ("Which?", "Where?")}
     assert caplog.messages == [
         f"{file}: ids that belong to no question in this data set: 1",
-        "1 rewrites repeat their question or one another, and are dropped",
+        "1 rewrite dropped: the same as the question or as another rewrite",
     ]
 
 

@@ -65,5 +65,5 @@ def test_questions_without_rewrites_are_left_out_whatever_was_answered():
 
 
 def test_where_no_question_has_rewrites_it_is_said_where_to_give_them():
-    with pytest.raises(UserError, match=r"none of the 2 questions has rewrites, .*rewriter=llm rewriter\.model="):
+    with pytest.raises(UserError, match=r"none of the questions has rewrites, .*rewriter=llm rewriter\.model="):
         Perturbation().candidates([BARE, replace(BARE, id="bare2")])

@@ -19,7 +19,7 @@ from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime.text import number
 
 NO_LOGPROBS = "the server sent no log-probabilities, but sampler=exact needs them"
-IDS, TEXT, MESSAGE = "token ids", "text", "the message of the assistant"
+IDS, TEXT, MESSAGE = "its token ids", "its text", "an assistant message"
 MAX_DISTANCE = 0.05
 """Maximum total variation between two distributions of one position: half precision changes the numbers each time."""
 MAX_COMPARED = 6
@@ -188,9 +188,9 @@ def whole_positions(positions: Sequence[Position], tokens: int) -> list[Position
 def no_continuation(server: str, reason: str) -> str:
     """Return the message that a server cannot continue an answer, with alternatives."""
     return (
-        f"{server} does not continue a partial answer as it continues its own ({reason}), but sampler=exact needs that "
-        "for free text: choose sampler=temperature_sweep, or model.prompt_style=plain with a server that accepts token "
-        "ids (llama.cpp, vLLM)"
+        f"{server} does not continue an answer sent to it as it continued the same answer itself ({reason}), which "
+        "sampler=exact needs for free text: choose sampler=temperature_sweep, or model.prompt_style=plain with a "
+        "server that accepts token ids (llama.cpp, vLLM)"
     )
 
 
