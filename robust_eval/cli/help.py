@@ -96,7 +96,7 @@ def _explain(word: str) -> None:
 
         groups_with = [f"{name}={group}" for name in GROUPS if group in options(name)]
         suggestion = f" (did you mean {groups_with[0]}?)" if groups_with else nearest(group, [*GROUPS, *COMMANDS])
-        raise UserError(f"there is no group {group}{suggestion}; groups are {', '.join(GROUPS)}")
+        raise UserError(f"there is no group or command {group}{suggestion}; groups are {', '.join(GROUPS)}")
     if not equals:
         purpose, defaults = GROUPS[group]
         _print([f"{group}: {purpose}", ""])

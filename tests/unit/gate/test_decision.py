@@ -1,4 +1,6 @@
+import bisect
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -7,7 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from doc_pages import PAGES
 from gated import gated_run
+from scipy.stats import binom
 
 from robust_eval.error import OutageError, UserError
 from robust_eval.gate.decision import (
@@ -360,3 +364,22 @@ def test_a_few_facts_never_pass(values, same):
     (judged,) = metric_verdicts([Differences("frs.d1", "FRS", 0.7, np.zeros(4), np.array(values))], 0.95)
     assert (judged.outcome, judged.units, judged.low > -0.7) == ("INCONCLUSIVE", 4, True)
     assert sentence(judged).endswith(f": undecided{same}: 4 facts are too few for a PASS, which needs 30.")
+
+
+def test_the_table_of_the_page_has_the_exact_chance_of_a_pass_of_an_equally_good_candidate():
+    def passes(facts: int, better: int, worse: int) -> bool:
+        values = np.repeat([1.0, -1.0, 0.0], [better, worse, facts - better - worse])
+        return figure(values).bounds(0.95)[0] > -0.02
+
+    def chance(facts: int, changed: float) -> float:
+        total = 0.0
+        for n in range(int(binom.isf(1e-6, facts, changed)) + 1):
+            least = bisect.bisect_left(range(n + 1), True, key=lambda better: passes(facts, better, n - better))
+            total += binom.pmf(n, facts, changed) * binom.sf(least - 1, n, 0.5)
+        return total
+
+    rows = re.findall(r"^\| ([\d,]+) \| (\d+) % \| (\d+) % \| (\d+) % \|$", PAGES["gate.md"], re.MULTILINE)
+    assert [row[0] for row in rows] == ["200", "500", "1,000", "2,000"]
+    for facts, *shares in rows:
+        expected = [f"{chance(int(facts.replace(',', '')), changed):.0%}" for changed in (0.02, 0.05, 0.1)]
+        assert [f"{share}%" for share in shares] == expected
