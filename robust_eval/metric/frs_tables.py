@@ -68,7 +68,8 @@ def type_shares(
         resampled = np.column_stack(bootstrap(shares, values, kind, groups=labels, seed=seed, resamples=resamples))
         at_an_end = np.maximum(*(_membership(each, min(n, len(values) // 2)) for each in (-values, values))) > 0
         for place, (low, high) in enumerate(resampled.tolist()):
-            bounds[place] = drop_degenerate(low, high)
+            if not np.isnan(estimates[place]):
+                bounds[place] = drop_degenerate(low, high)
             if np.isnan(bounds[place, 0]) and estimates[place] in (0, 1):
                 in_type = at_an_end & (kind == place)
                 number = independent(int(in_type.sum()), None if labels is None else labels[in_type])

@@ -135,6 +135,12 @@ def test_the_interval_is_that_of_resampled_questions():
     assert (low, high) == ([0.0, 0.5], [0.5, 1.0])
 
 
+def test_a_type_at_neither_end_has_no_interval_though_resamples_put_it_there():
+    rows = type_shares(np.arange(10.0), ["HUM"] * 4 + ["LOC"] + ["NUM"] * 5, n=3).to_pylist()
+    assert [math.isnan(row["share_most_robust"]) for row in rows] == [False, True, False]
+    assert [math.isnan(row["low"]) for row in rows] == [False, True, False]
+
+
 def test_the_interval_resamples_groups_where_questions_have_them():
     # the one group is drawn in every resample
     rows = type_shares(np.array([0.1, 0.2, 0.8, 0.9]), ["HUM", "LOC", "HUM", "LOC"], groups=["p"] * 4).to_pylist()
