@@ -390,7 +390,7 @@ class AnswerAgreement(Metric):
             kappa = remapped_kappa(counts, categories, seed=seed)
             off = kappa - float(expected(agreeing, same, one_hot))  # by the mappings drawn
             low, high = bounds(expected, mapped(same, one_hot), agreeing, same, one_hot)
-            kappas["kappa"] = Estimate(kappa, low + off, high + off)
+            kappas["kappa"] = Estimate(kappa, low + off, min(high + off, 1.0))
             free_bounds = bounds(free, even(one_hot), agreeing, one_hot)
             kappas["kappa_free"] = Estimate(free_marginal_kappa(counts, categories), *free_bounds)
         estimates: dict[str, tuple[Estimate, int | None]] = {

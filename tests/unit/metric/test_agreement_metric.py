@@ -384,6 +384,13 @@ def test_the_interval_of_kappa_is_that_of_the_questions_and_not_of_the_mappings(
     assert kappa == close((kappa.value, (low - chance) / (1 - chance) + off, (high - chance) / (1 - chance) + off))
 
 
+def test_the_upper_bound_of_kappa_is_at_most_one():
+    # in a resample without the two questions that differ κ is 1; the error of the mean over the mappings lies above 0
+    rows = [*said("q0", "aaaaab"), *said("q1", "aaaaab")]
+    rows += [row for number in range(2, 12) for row in said(f"q{number}", "aaaaaa")]
+    assert score(free(*(f"q{number}" for number in range(12))), rows).curves["agreement.kappa"][1.0].high == 1
+
+
 def test_questions_of_a_group_are_resampled_together():
     ids = ("q1", "q2", "q3", "q4")
     rows = [row for q, letters in zip(ids, ("aa", "ba") * 2, strict=True) for row in said(q, letters, "a", 1)]
