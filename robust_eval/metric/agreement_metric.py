@@ -308,6 +308,8 @@ class AnswerAgreement(Metric):
                 number = _NUMBERS[label] if letters else numbers[row].setdefault(label, len(numbers[row]))
                 abstained[row] |= label == ABSTENTION
                 labels[row, rater[rewrite, trial]] = number
+        # replies without an answer elect none, and count as wrong in the vote as elsewhere
+        ensemble[(labels < 0).all(axis=1) & (np.where(np.isnan(correct), -1, correct).max(axis=1) == 0)] = 0
         if self.missing == "drop_question":
             incomplete = ~replied.all(axis=1)
             labels[incomplete], correct[incomplete], ensemble[incomplete] = -1, np.nan, np.nan

@@ -201,6 +201,19 @@ def test_a_refused_an_empty_and_an_invalid_reply_are_wrong_and_have_no_label():
     assert of_questions(result, "semantic_entropy") == close([stats.entropy([2, 1]), 0.0])
 
 
+def test_the_vote_is_wrong_where_no_reply_has_an_answer_and_not_there_where_no_reply_came():
+    # METHODS §0: such replies count as wrong wherever correctness is averaged
+    rows = [
+        *said("q1", "-R0-", right="a"),
+        *said("q2", "-!", right="a"),
+        *said("q3", "!F", right="a"),
+        *said("q4", "--"),
+    ]
+    assert of_questions(score(free("q1", "q2", "q3", "q4"), rows), "plurality") == close([0.0, 0.0, NAN, NAN])
+    figures = values(score(free("q1", "q2"), [*said("q1", "--", right="a"), *said("q2", "aa", right="a", voted=0)]))
+    assert (figures["plurality"], figures["best"]) == (0.5, 0.5)
+
+
 def test_a_refused_reply_has_no_label_even_where_a_grader_gave_it_one():
     rows = [row | {"label": "b", "correct": True} if row["outcome"] == "refused" else row for row in said("q1", "aaR")]
     assert of_questions(score(free("q1"), rows), "raters") == [2]
