@@ -240,7 +240,8 @@ class ReasoningBudget(Metric):
         if len(budgets) > 1:
             add(ADDED.name, [each.tokens[:, -1] - each.tokens[:, 0] for each in traced])
         at = temperatures.index(nearest_to_one(temperatures))
-        for name, those in (("known", ~np.isnan(breaking[at])), ("unknown", np.isnan(breaking[at]))):
+        is_known, is_complete = ~np.isnan(breaking[at]), ~np.isnan(accuracy[:, :, at]).any(axis=1)
+        for name, those in (("known", is_known), ("unknown", ~is_known & is_complete)):
             result.values[COUNTS[name].name] = Estimate(float(np.count_nonzero(those)))
         if len(temperatures) > 1:
             self._add_frs(result, accuracy[:, -1], measured.baseline, temperatures, groups, seed)

@@ -62,6 +62,12 @@ def test_figures_are_those_of_the_counts_with_the_largest_budget():
     assert "50 % (" in found.presentation.sentence
 
 
+def test_a_fact_without_a_reply_with_some_budget_is_not_counted_as_wrong_with_every_one():
+    lost = answer("a", "trace 0, budget 8", "x") | {"outcome": "error", "correct": None, "label": None}
+    found = scored([answer("a", "trace 0, budget 0", "z"), lost, *DRAWN[6:]]).metrics()
+    assert [found[f"thinking.count.{name}"].value for name in ("known", "unknown")] == [1, 0]
+
+
 def test_a_median_beyond_the_largest_budget_says_so():
     found = scored([answer("b", "trace 0, budget 0", "y"), answer("b", "trace 0, budget 8", "z")])
     assert math.isnan(found.metrics()["thinking.breaking_budget.median.t1"].value)
