@@ -32,7 +32,6 @@ SPECS = (QUESTION, REWRITE, TRIAL, STANDARD_ERROR)
 _REASONS = {
     REWRITE.name: "included in the variance between questions: each has one wording",
     TRIAL.name: "included in the variance above: each wording has one trial",
-    STANDARD_ERROR.name: "the answers do not vary",
 }
 TOO_FEW = "fewer than two questions"
 """Reason for a run without any component."""
@@ -67,6 +66,14 @@ class AnswerVariance(NamedTuple):
         errors = {f"{n} more {of}": self.standard_error(**{of: n}) for of, n in MORE.items()}
         widths = [f"±{NORMAL_95 * each:.3f} with {more}" for more, each in errors.items() if not math.isnan(each)]
         return f"±{NORMAL_95 * self.standard_error():.3f}. It would be {', '.join(widths)}"
+
+
+def _no_error(variance: AnswerVariance) -> str:
+    """Return the reason for an undefined standard error of two questions or more."""
+    if math.isnan(variance.design_effect):
+        return "all questions are in one group"
+    do_vary = any(each.value > 0 for each in variance.components)
+    return "the questions do not differ by more than chance" if do_vary else "the answers do not vary"
 
 
 def component_shares(components: VarianceComponents) -> str:
@@ -154,7 +161,8 @@ class VarianceDecomposition(Metric):
             result.of_questions[spec.name] = variance.questions
             if math.isnan(estimate.value):
                 has_components = not math.isnan(components.question.value)
-                result.reasons[spec.name] = _REASONS[spec.name] if has_components else TOO_FEW
+                reason = _REASONS.get(spec.name) or _no_error(variance)
+                result.reasons[spec.name] = reason if has_components else TOO_FEW
         q, w, k = variance[1:4]
         more = {"": (0.0, 0.0, 0.0), "questions": (q, 0.0, 0.0), "rewrites": (0.0, w, 0.0), "trials": (0.0, 0.0, k)}
         records = [

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -85,6 +86,11 @@ def test_of_a_single_question_and_of_equal_answers_nothing_is_known_and_that_is_
     assert {*score.reasons} == {spec.name for spec in SPECS}
     presentation = present(score, QUESTIONS[:1]).presentation
     assert presentation.left_out == ["The variance is undefined: fewer than two questions."]
+    in_one_group = [replace(question, group="g") for question in QUESTIONS]
+    presentation = present(scored(RIGHT, in_one_group), in_one_group).presentation
+    assert presentation.left_out == ["The variance is undefined: all questions are in one group."]
+    by_chance = present(scored(np.tile([0, 1], (6, 1, 2))), QUESTIONS).presentation
+    assert by_chance.left_out == ["The variance is undefined: the questions do not differ by more than chance."]
     alike = scored(np.ones_like(RIGHT))
     assert alike.values["variance.trial"].value == 0
     assert present(alike, QUESTIONS).presentation.left_out == ["The variance is undefined: the answers do not vary."]
