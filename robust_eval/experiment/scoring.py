@@ -37,7 +37,7 @@ from robust_eval.runs.finished_runs import FinishedRun, read_questions, read_run
 from robust_eval.runtime.parquet_files import read_parquet
 from robust_eval.sampler.base import Conditions
 from robust_eval.sampler.recorded_answers import RecordedConditions
-from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.estimate import UNDEFINED, Estimate
 from robust_eval.tracking.run_folder import ANSWERS, CONFIG, GRADED, LABELS_FILE, read_configuration
 
 log = logging.getLogger(__name__)
@@ -126,7 +126,7 @@ class Scoring:
     def unanswerable(self, questions: Sequence[Question], graded: pa.Table) -> Score:
         """Return the share of answers among the graded replies to the unanswerable questions of a profile."""
         measured = TrialReliability().score(questions, Measured(graded.slice(0, 0), graded), self.seed)
-        share = measured.values[ANSWERED_UNANSWERABLE.name]
+        share = measured.values.get(ANSWERED_UNANSWERABLE.name, UNDEFINED)  # no reply came
         replies = graded.select(["question_id", "temperature", "trial", "text", "outcome"])
         with_reply = measured.n(ANSWERED_UNANSWERABLE.name)
         return Score(
