@@ -269,7 +269,10 @@ class ReasoningBudget(Metric):
         self, result: Score, questions: Sequence[Question], measured: Measured, budget: Budget, seed: int
     ) -> None:
         """Add the agreement of a question's reasoning traces as raters: each counts by its most frequent answer."""
-        raters = with_votes(questions, answers_of_traces(measured.graded, budget), lambda pairs: [0.0] * len(pairs))
+        replies = answers_of_traces(measured.graded, budget)
+        if not replies.num_rows:
+            return
+        raters = with_votes(questions, replies, lambda pairs: [0.0] * len(pairs))
         agreed = AnswerAgreement().score(questions, Measured(measured.baseline, raters), seed)
         for spec, name in ((KAPPA, "agreement.kappa"), (PLURALITY, "agreement.plurality")):
             result.curves[spec.name] = agreed.curves[name]

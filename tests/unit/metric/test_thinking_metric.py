@@ -68,6 +68,11 @@ def test_a_fact_without_a_reply_with_some_budget_is_not_counted_as_wrong_with_ev
     assert [found[f"thinking.count.{name}"].value for name in ("known", "unknown")] == [1, 0]
 
 
+def test_where_no_reply_came_the_accuracy_is_undefined():
+    figures = scored([answer("a", "trace 0, budget 8", None, outcome="error")]).metrics()
+    assert math.isnan(figures["thinking.accuracy.t1"].value)
+
+
 def test_a_median_beyond_the_largest_budget_says_so():
     found = scored([answer("b", "trace 0, budget 0", "y"), answer("b", "trace 0, budget 8", "z")])
     assert math.isnan(found.metrics()["thinking.breaking_budget.median.t1"].value)
