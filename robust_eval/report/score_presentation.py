@@ -418,7 +418,7 @@ def reliability(score: Score, questions: Sequence[Question]) -> Presentation:
             f"; {single} of the trials are right, and all {k:g} trials for {every} of the questions (pass^{k:g})"
         )
         claims = [f"gets {every} of its questions right in all {k:g} trials"]
-    if score.values[repeated.ABSTAINED_SHARE.name].value > 0:
+    if score.values.get(repeated.ABSTAINED_SHARE.name, UNDEFINED).value > 0:
         claims.append(f"abstains in {score.formatted(repeated.ABSTAINED_SHARE.name, '.0%')} of its replies")
     if repeated.ANSWERED_UNANSWERABLE.name in score.values:
         answered = score.formatted(repeated.ANSWERED_UNANSWERABLE.name, ".0%")

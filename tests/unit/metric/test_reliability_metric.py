@@ -53,6 +53,15 @@ def values_of(score):
     return {name.removeprefix("reliability."): estimate.value for name, estimate in score.values.items()}
 
 
+def test_where_no_reply_came_nothing_is_said_of_abstentions():
+    lost = [row | {"outcome": "error", "label": None, "correct": None} for row in trials()]
+    presentation = present(scored(lost), QUESTIONS).presentation
+    assert (presentation.sentence, presentation.claims) == (
+        "repeatedly at t = 1: undefined (n = 0) of the pairs of answers agree.",
+        [],
+    )
+
+
 def people(rows, labels, weights=None):
     """The answers with what people say of them: 1 abstains, 0 does not, NaN without a label."""
     table = answer_table(rows).append_column(HUMAN_ABSTENTION, pa.array(labels, pa.float64(), from_pandas=False))
