@@ -174,7 +174,7 @@ def agreement(score: Score, questions: Sequence[Question]) -> Presentation:
     )
     title, original, every_variant = _VARIANTS[score.settings.get("variants", "wordings")]
     sentence = (
-        f"in several ways at t = {t:g} (95 % intervals in brackets): {base} of them are answered right {original}, "
+        f"in several ways {at_words(t)} (95 % intervals in brackets): {base} of them are answered right {original}, "
         f"{vote} by the majority vote, and {worst} by every rater; the raters' agreement beyond chance is κ = {kappa}."
     )
     columns = {
@@ -213,7 +213,7 @@ def certainty(score: Score, questions: Sequence[Question]) -> Presentation:
     entropy, error_rate = (score.formatted(point(spec.name, t)) for spec in (ENTROPY, ERROR_RATE))
     wrong = number(score.curves[CERTAIN_WRONG.name][t].value, ".0f")
     sentence = (
-        f"repeatedly at t = {t:g} (95 % intervals in brackets): the mean entropy of their answers is "
+        f"repeatedly {at_words(t)} (95 % intervals in brackets): the mean entropy of their answers is "
         f"{entropy} nats, their mean error rate {error_rate}; on {wrong} of them the model is certain and wrong."
     )
     columns = {

@@ -3,8 +3,16 @@
 import re
 
 import numpy as np
+import pytest
+from answer_rows import answer_row
 
-from robust_eval.report.score_presentation import most_robust_type
+from robust_eval.aggregator.base import EqualText
+from robust_eval.answer import DEFAULT_TEMPERATURE, answer_table
+from robust_eval.metric.agreement_metric import AnswerAgreement
+from robust_eval.metric.certainty_metric import AnswerCertainty
+from robust_eval.metric.score import Measured, Metric
+from robust_eval.question import Question
+from robust_eval.report.score_presentation import most_robust_type, present
 
 KINDS = ["HUM", "LOC", "NUM", "ENTY"]
 
@@ -56,3 +64,14 @@ def test_a_kind_whose_scores_are_all_alike_is_compared_with_one_whose_scores_dif
     types = ["HUM"] * 40 + ["LOC"] * 40
     assert len(most_robust_type(np.array([1.0] * 40 + [0.6, 0.8] * 20), types, None)) == 1
     assert most_robust_type(np.array([0.7] * 40 + [0.6, 0.8] * 20), types, None) == []
+
+
+@pytest.mark.parametrize(
+    ("metric", "start"), [(AnswerAgreement(), "in several ways"), (AnswerCertainty(), "repeatedly")]
+)
+def test_the_temperature_of_a_model_without_the_setting_is_called_its_own(metric: Metric, start: str):
+    rows = [answer_row("q", temperature=DEFAULT_TEMPERATURE, trial=k, label="a", correct=True) for k in range(2)]
+    questions = [Question("q", "q?", ("a",))]
+    measured = Measured(answer_table([]), EqualText().aggregate(questions, answer_table(rows)))
+    sentence = present(metric.score(questions, measured, 0), questions).presentation.sentence
+    assert sentence.startswith(f"{start} at the model's own temperature (95 %")
