@@ -167,7 +167,7 @@ class TrialReliability(Metric):
         highest = int(trials.max(initial=0))
         if highest > 1:
             _add_pass_rates(result, right, trials, highest, groups)
-            _add_equal(result, answers, highest, groups)
+        _add_equal(result, answers, groups)
         category = slick(first, right, trials)
         if highest > 1 and np.any(category >= 0):
             for place, spec in enumerate(SLICK_SHARES):
@@ -241,9 +241,9 @@ def _add_pass_rates(result: Score, right: Floats, trials: Floats, highest: int, 
             result.add_mean(spec.name.format(k), g_pass_at_k(right, trials, k, percent / 100), groups)
 
 
-def _add_equal(result: Score, answers: pa.Table, trials: int, groups: Sequence[str] | None) -> None:
+def _add_equal(result: Score, answers: pa.Table, groups: Sequence[str] | None) -> None:
     """Add the shares of questions whose trials are all equal: total agreement rates of the raw text (TARr) and of the
-    answer (TARa), of questions with all N replies. Replies without an answer have one label.
+    answer (TARa), of questions with all N replies, two or more. Replies without an answer have one label.
 
     Atil et al., "Non-Determinism of 'Deterministic' LLM Settings" (2024).
     """
@@ -255,8 +255,10 @@ def _add_equal(result: Score, answers: pa.Table, trials: int, groups: Sequence[s
         for question_id, value in zip(original["question_id"].to_pylist(), values.to_pylist(), strict=True):
             by_question[question_id].append(value)
         of_questions = [by_question[question_id] for question_id in result.question_ids]
+        trials = max(map(len, of_questions), default=0)
         equal = [float(len(set(each)) == 1) if len(each) == trials else math.nan for each in of_questions]
-        result.add_mean(spec.name, np.array(equal), groups)
+        if trials > 1:
+            result.add_mean(spec.name, np.array(equal), groups)
 
 
 def _add_abstentions(

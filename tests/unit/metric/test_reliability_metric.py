@@ -159,6 +159,11 @@ def test_slick_has_a_share_for_each_category():
     assert "slick.unknown" not in values_of(scored(trials(), greedy={}))
 
 
+def test_equal_trials_are_counted_without_accepted_answers_as_well():
+    figures = values_of(scored([row | {"correct": None} for row in trials()], greedy={}))
+    assert (figures["tar_r"], figures["tar_a"]) == (0.25, 0.25)
+
+
 def test_prompt_sensitivity_stands_beside_that_of_noise_and_equals_it_without_an_effect():
     random, wordings = np.random.default_rng(0), 40
     chances = dict(zip(LABELS, (0.9, 0.7, 0.5, 0.2), strict=True))
