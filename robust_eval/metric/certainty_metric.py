@@ -101,7 +101,7 @@ class AnswerCertainty(Metric):
         """Return the mean answer entropy (nats) and error rate by temperature.
 
         Tables: ``certainty`` has a row for each question and temperature, with the largest entropy that was possible
-        (``max_entropy``), ``certainty_by_category`` the means of each category of questions.
+        (``most``), ``certainty_by_category`` the means of each category of questions.
         """
         ids, groups = [question.id for question in questions], question_groups(questions)
         exact = measured.estimator == "exact"
