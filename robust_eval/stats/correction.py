@@ -379,7 +379,7 @@ class _JudgedAnswers(NamedTuple):
             share = min(max(estimate, 0.5 / clusters), 1 - 0.5 / clusters)
             ends = share_bounds(share, len(np.unique(self.questions[score])), error, quantile)
             low, high = min(low, ends[0]), max(high, ends[1])
-        if is_degenerate:
+        if is_degenerate or error <= ROUNDING:
             lower, upper = degenerate_interval(inner, clusters, SHARE, level)
             low, high = low - (inner - lower), high + (upper - inner)
         return Estimate(inner, min(max(low, 0.0), inner), max(min(high, 1.0), inner))

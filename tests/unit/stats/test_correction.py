@@ -16,6 +16,7 @@ from robust_eval.stats.corrected_breaks import (
 )
 from robust_eval.stats.correction import corrected_curve, corrected_mean, corrected_rate, error_rates, labels_to_halve
 from robust_eval.stats.estimate import with_interval
+from robust_eval.stats.interval import SHARE, degenerate_interval
 
 # ppi-python 0.2.3: ppi_mean_pointestimate(y[:n], v[:n], v[n:]) and ppi_mean_ci(…, alpha=0.05) of these draws
 PPI = [
@@ -125,6 +126,11 @@ def test_labels_that_all_agree_with_the_verdicts_still_have_an_interval():
 
     assert found.value == found.high == 1
     assert found.low == pytest.approx(0.025 ** (1 / 10))  # Clopper and Pearson, of ten
+
+
+def test_questions_whose_labels_are_alike_on_the_whole_still_have_an_interval():
+    found = corrected_mean([1, 0, 0, 1], [1, 0, 1, 0], questions=[0, 0, 1, 1])
+    assert found == pytest.approx((0.5, *degenerate_interval(0.5, 2, SHARE)))
 
 
 def test_no_label_is_no_estimate():
