@@ -132,8 +132,9 @@ def break_intervals(
     trials; enumerated answers are not resampled. Trials are whole ones if ``trials`` (n, T, k) are given (1 right, 0
     wrong, NaN without a verdict), because one may be alike at all temperatures. Trials that are drawn twice over
     scatter more, which shifts what is no linear function of them: the interval is the reflected one,
-    2 · value − quantiles, so that the shift goes the other way. Where a resample is infinite (unbroken), as a median
-    may be, there is nothing to reflect: the interval holds the value and the quantiles themselves, infinite ones too.
+    2 · value − quantiles, so that the shift goes the other way, widened to the value if it lies beside it. Where a
+    resample is infinite (unbroken), as a median may be, there is nothing to reflect: the interval holds the value and
+    the quantiles themselves, infinite ones too.
 
     References
     ----------
@@ -167,9 +168,9 @@ def _interval(value: float, draws: Floats) -> Estimate:
     if math.isnan(value) or not len(draws):
         return Estimate(value)
     if np.isfinite(draws).all() and math.isfinite(value):
-        low, high = np.quantile(draws, levels)
-        return Estimate(value, *drop_degenerate(float(2 * value - high), float(2 * value - low)))
-    low, high = np.quantile(draws, levels, method="inverted_cdf")  # between two draws may lie inf − inf
+        high, low = 2 * value - np.quantile(draws, levels)
+    else:
+        low, high = np.quantile(draws, levels, method="inverted_cdf")  # between two draws may lie inf − inf
     return Estimate(value, *drop_degenerate(min(float(low), value), max(float(high), value)))
 
 

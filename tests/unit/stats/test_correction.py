@@ -293,6 +293,15 @@ def test_a_median_that_is_unbroken_has_a_lower_end_and_no_width_is_no_interval()
     assert np.isnan(unbroken_in_some_resamples(at_the_end=0.0)[1:]).all()
 
 
+def test_an_interval_of_breaks_holds_the_value_though_all_resamples_lie_on_one_side_of_it():
+    right, replies, grid = np.full((9, 1), 10.0), np.full((9, 1), 10.0), np.array([0.2])
+    counts = label_counts(*np.tile([0.0, 1.0], (2, 50)), *np.zeros((2, 100), dtype=int), np.ones(100), (9, 1))
+    labelled = LabelledGrid(right, replies, grid, counts)
+    (found,) = break_intervals(lambda _, chosen: [len(set(chosen.tolist())) / 9], labelled, resamples=50)
+    assert (found.value, found.low) == (1, 1)
+    assert found.high > 1
+
+
 def test_trials_that_are_alike_at_all_temperatures_are_resampled_whole():
     """One fact whose trials are right everywhere or nowhere holds or breaks as a whole, so that its break is unsure."""
     alike = np.repeat((np.arange(10) < 6).astype(float)[None, None], 6, axis=1)
