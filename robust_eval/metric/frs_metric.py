@@ -55,7 +55,7 @@ from robust_eval.stats.correction import MIN_LABELS
 from robust_eval.stats.correlation import kendall, pearson
 from robust_eval.stats.estimate import Estimate, count_defined, estimate, masked, mean_estimate, median_estimate
 from robust_eval.stats.frs import MAX_TOTAL, breaking_temperature, factual_robustness_score, top_entropy
-from robust_eval.stats.interval import SHARE, Floats, defined_mean
+from robust_eval.stats.interval import SHARE, Floats, defined_mean, drop_degenerate
 from robust_eval.stats.survival import holds_beyond, kaplan_meier
 
 CORRECTED = tuple(
@@ -408,5 +408,7 @@ def _label_counts(answers: Grid, graded: pa.Table) -> LabelCounts:
 
 
 def _within(estimate: Estimate, low: float, high: float) -> Estimate:
-    """Return an estimate with its bounds clipped to the possible range; a reflected interval may exceed it."""
-    return Estimate(estimate.value, *(float(np.clip(bound, low, high)) for bound in estimate[1:]))
+    """Return an estimate with its bounds clipped to the possible range, which a reflected interval may exceed; without
+    bounds if nothing is left of the interval.
+    """
+    return Estimate(estimate.value, *drop_degenerate(*(float(np.clip(bound, low, high)) for bound in estimate[1:])))

@@ -3,13 +3,14 @@ import math
 import numpy as np
 import pyarrow as pa
 import pytest
-from facts_by_hand import BASELINE, ROWS, answer, figures
+from facts_by_hand import BASELINE, ROWS, SURE, answer, figures, trials
 from facts_by_hand import QUESTIONS as FACTS_ASKED
 
 from robust_eval.answer import EXACT_CURVES, answer_table
 from robust_eval.metric.frs_metric import FactualRobustness
 from robust_eval.metric.frs_tables import certainty_bins
-from robust_eval.metric.score import Measured, grid
+from robust_eval.metric.score import HUMAN_LABEL, HUMAN_LABEL_WEIGHT, Measured, grid
+from robust_eval.question import Question
 from robust_eval.stats.interval import NORMAL_95
 
 GRID = [0.5, 1.0, 1.5]
@@ -162,3 +163,19 @@ def test_enumerated_answers_count_by_their_probability_in_the_certainty_bins():
         {"temperature": 0.5, "certainty_from": 0.1, "right": 0.125, "wrong": 0.25},
         {"temperature": 0.5, "certainty_from": 0.8, "right": 1.125, "wrong": 0.0},
     ]
+
+
+def test_a_corrected_share_at_the_end_of_its_range_has_no_interval_without_width():
+    # six of ten trials are right everywhere: no fact breaks, but some do in resamples, which reflection puts beyond 1
+    questions = [Question(str(number), f"{number}?", ("a",)) for number in range(5)]
+    drawn = [trials(each.id, t, 6, 10) for each in questions for t in (0.5, 1.0)]
+    rows = [row | {"trial": place} for part in drawn for place, row in enumerate(part)]
+    graded, people = answer_table(rows), [float(row["correct"]) for row in rows]
+    for name, values in ((HUMAN_LABEL, people), (HUMAN_LABEL_WEIGHT, [1.0] * len(rows))):
+        graded = graded.append_column(name, pa.array(values, pa.float64()))
+    baseline = answer_table([answer(each.id, top_logprobs=[SURE], answer_tokens=1) for each in questions])
+    found = FactualRobustness(k=2, d=1).corrected(questions, Measured(baseline, graded), 0).values
+    share = found["frs.corrected.unbroken_share"]
+    assert share.value == 1
+    assert math.isnan(share.low)
+    assert math.isnan(share.high)
