@@ -135,9 +135,11 @@ class FactualRobustness(Metric):
         return [spec for spec in self.specs if spec.name not in left_out]
 
     def check(self, temperatures: Sequence[float], repetitions: float) -> None:
-        """Raise UserError unless FRS has answers at two temperatures or more."""
-        if len(temperatures) < 2:
-            actual = f"only one, t = {temperatures[0]:g}" if temperatures else "none"
+        """Raise UserError unless FRS has answers at two temperatures or more, all of them known."""
+        has_unknown = any(map(math.isnan, temperatures))
+        if len(temperatures) < 2 or has_unknown:
+            actual = "none" if not temperatures else f"only one, t = {temperatures[0]:g}"
+            actual = "the model's own temperature" if has_unknown else actual
             raise UserError(
                 "metric=frs needs answers at several temperatures to find where a fact breaks, but the sampler has "
                 f"{actual}: choose sampler=temperature_sweep with at least two temperatures above 0"

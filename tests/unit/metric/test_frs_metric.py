@@ -47,9 +47,17 @@ def test_the_defaults_are_those_of_the_paper():
     assert (metric.threshold, metric.estimator, metric.unbroken) == (0.5, "first", "one")
 
 
-@pytest.mark.parametrize("temperatures", [[], [1.0]])
-def test_answers_at_one_temperature_are_refused_before_anything_is_sampled(temperatures):
-    with pytest.raises(UserError, match=r"metric=frs.*temperatures.*sampler=temperature_sweep"):
+@pytest.mark.parametrize(
+    ("temperatures", "actual"),
+    [
+        ([], "none"),
+        ([1.0], "only one, t = 1"),
+        ([math.nan], "the model's own temperature"),
+        ([0.2, 1.0, math.nan], "the model's own temperature"),
+    ],
+)
+def test_answers_at_one_temperature_are_refused_before_anything_is_sampled(temperatures, actual):
+    with pytest.raises(UserError, match=rf"metric=frs.*but the sampler has {actual}: .*sampler=temperature_sweep"):
         FactualRobustness().check(temperatures, repetitions=10)
 
 
