@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -133,8 +134,13 @@ def _samples(file: Path, ids: Sequence[Any], zstd_error: type[Exception]) -> Ite
 
 
 def _last_temperature(raw: Mapping[str, Any], default: float | None) -> Any:
-    """Return the temperature of a sample's last model call, in which a solver may override that of the header."""
-    calls = [each for each in raw.get("events") or [] if isinstance(each, dict) and each.get("event") == "model"]
+    """Return the temperature of a sample's last model call, in which a solver may override that of the header.
+
+    Calls of scorers, which may ask a model for a verdict, do not count.
+    """
+    events = [each for each in raw.get("events") or [] if isinstance(each, dict)]
+    sampled = takewhile(lambda each: each.get("type") not in ("scorers", "scorer"), events)
+    calls = [each for each in sampled if each.get("event") == "model"]
     config = calls[-1].get("config") if calls else None
     temperature = config.get("temperature") if isinstance(config, dict) else None
     return default if temperature is None else temperature

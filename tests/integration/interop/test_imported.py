@@ -204,6 +204,8 @@ def members(change: Callable[[dict[str, bytes]], object]) -> Callable[[Path], ob
     """Change the members of a log."""
 
     def damage(file: Path) -> None:
+        import inspect_ai.log  # noqa: F401 - adds the compression of its logs to zipfile
+
         with zipfile.ZipFile(file) as parts:
             whole = {name: parts.read(name) for name in parts.namelist()}
         change(whole)
@@ -273,3 +275,12 @@ def test_a_broken_log_ends_in_a_sentence_with_the_sample(inspect_logs: Path, tmp
     assert said.startswith(str(file))
     assert "\n" not in said
     assert kind in BROKEN_WHOLE or "sample it epoch 1" in said
+
+
+def test_the_temperature_of_a_scorers_model_is_not_that_of_the_reply(inspect_logs: Path, tmp_path: Path):
+    file = tmp_path / "graded.eval"
+    shutil.copy(inspect_logs / "large" / "large-0.2.eval", file)
+    calls = [{"event": "model", "config": {"temperature": t}} for t in (0.9, 0.0)]
+    sample(events=[calls[0], {"event": "span_begin", "type": "scorers"}, calls[1]])(file)
+    (loaded,) = robust_eval.load_answers(file)
+    assert sorted(set(loaded.answers["temperature"])) == [0.2, 0.9]  # that of the header, and that of the solver
