@@ -123,7 +123,7 @@ def collect(files: Sequence[Path]) -> list[Collected]:
             )
         logs[harness].append(file)
     requests, outputs = logs["batch_request"], logs["batch_output"]
-    groups: dict[tuple[str, str], list[LoggedAnswer]] = {}
+    once: dict[Any, LoggedAnswer] = {}
     for answer in chain(
         *map(read_inspect, logs["inspect"]),
         *map(read_lm_eval, logs["lm_eval"]),
@@ -131,6 +131,11 @@ def collect(files: Sequence[Path]) -> list[Collected]:
         *map(read_helm, logs["helm"]),
         *(read_every_eval_ever(file, logs["every_eval_ever"]) for file in logs["instances"]),
     ):
+        key = len(once) if answer.sample is None else answer.sample
+        if key not in once or (once[key].columns.get("outcome") == "error" != answer.columns.get("outcome")):
+            once[key] = answer  # the log of a retry repeats the samples that have a reply
+    groups: dict[tuple[str, str], list[LoggedAnswer]] = {}
+    for answer in once.values():
         groups.setdefault((answer.model, answer.task), []).append(answer)
     if not groups:
         raise UserError(f"{', '.join(map(str, files))}: no answers")

@@ -169,6 +169,7 @@ def _answer(sample: Any, spec: "EvalSpec", temperature: float, config: Any, wher
         scores=_scores(sample.scores or {}),
         ungraded=ungraded,
         error="" if text or sample.error is None else _error_line(sample.error),
+        sample=(spec.task_id, sample.id, sample.epoch) if spec.task_id else None,
     )
 
 

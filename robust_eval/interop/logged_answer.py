@@ -53,6 +53,8 @@ class LoggedAnswer:
     """Reason why the question has no key; empty if it has one."""
     error: str = ""
     """Error in place of a reply."""
+    sample: tuple[Any, ...] | None = None
+    """Identity of the sample, which the log of a retry repeats; None if the format has none."""
 
 
 def of_kind(record: Any, name: str, kind: type | tuple[type, ...], where: str, default: Any = None) -> Any:

@@ -284,3 +284,12 @@ def test_the_temperature_of_a_scorers_model_is_not_that_of_the_reply(inspect_log
     sample(events=[calls[0], {"event": "span_begin", "type": "scorers"}, calls[1]])(file)
     (loaded,) = robust_eval.load_answers(file)
     assert sorted(set(loaded.answers["temperature"])) == [0.2, 0.9]  # that of the header, and that of the solver
+
+
+def test_the_samples_that_the_log_of_a_retry_repeats_count_once(inspect_logs: Path, tmp_path: Path):
+    retried = inspect_logs / "large" / "large-0.2.eval"
+    shutil.copy(retried, tmp_path / "2.eval")
+    shutil.copy(retried, tmp_path / "1.eval")
+    sample(error={"message": "broken", "traceback": "", "traceback_ansi": ""})(tmp_path / "1.eval")
+    (once,), (both,) = robust_eval.load_answers(retried), robust_eval.load_answers(tmp_path)
+    assert both.answers.equals(once.answers)
