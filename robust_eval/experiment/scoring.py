@@ -15,7 +15,7 @@ from robust_eval.config.schema import SCHEMAS, register
 from robust_eval.error import UserError, first_line
 from robust_eval.experiment.answer_source import AnswerSource
 from robust_eval.experiment.sampling_loop import RunState
-from robust_eval.labels.human_labels import count_labelled, with_human_labels
+from robust_eval.labels.human_labels import count_labelled, count_of_other_replies, with_human_labels
 from robust_eval.labels.label_file import read_labels
 from robust_eval.metric.greedy import greedy_accuracy, greedy_correction
 from robust_eval.metric.label_correction import NAME as CORRECTED
@@ -157,6 +157,8 @@ class Scoring:
         if not number:
             log.warning("no metric is corrected: none of the %d labels matches an answer of this run", labels.num_rows)
             return None
+        if others := count_of_other_replies(graded, labels):
+            log.warning("%d of %d labels do not count: this run has other replies in their place", others, len(labels))
         tables = with_human_labels(graded, labels, asked)
         corrections = [greedy_correction(asked, tables[GREEDY])] if tables[GREEDY].num_rows else []
         for name, sampler in self.sampler_of.items():

@@ -42,6 +42,18 @@ def count_labelled(graded: Mapping[str, pa.Table], labels: pa.Table) -> int:
     )
 
 
+def count_of_other_replies(graded: Mapping[str, pa.Table], labels: pa.Table) -> int:
+    """Return the number of labels of single answers in whose place the run has another reply; they do not count."""
+    by_place = {place[:-1]: place[-1] for name, table in graded.items() for place, _ in _places(name, table)}
+    number = 0
+    for label in labels.to_pylist():
+        texts = [
+            (by_place[place[:-1]], place[-1]) for place in label_places(label, list(graded)) if place[:-1] in by_place
+        ]
+        number += bool(texts) and all(reply != text for reply, text in texts)
+    return number
+
+
 class _Votes:
     """Human labels of one answer from all labellers, and the sampling method of the answer."""
 
@@ -88,12 +100,12 @@ def _votes(labels: pa.Table, samplers: list[str], unanswerable: Collection[str])
 
 
 def _places(name: str, table: pa.Table) -> list[tuple[tuple[str, ...], str]]:
-    """Return the place and the text of each answer. If its choices have another order or form, this precedes the text:
-    the same letter is another answer there.
+    """Return the place (:func:`place_of`) and the text of each answer. If its choices have another order or form, this
+    precedes the text: the same letter is another answer there.
     """
     columns = ("question_id", "rewrite", "temperature", "trial", "text", "form")
     records = rows(table, *columns)
-    return [(place_of(name, *place), text if form is None else f"{form}: {text}") for *place, text, form in records]
+    return [(place_of(name, *place), place[-1] if form is None else f"{form}: {place[-1]}") for *place, form in records]
 
 
 def _with_columns(name: str, table: pa.Table, by_place: _VotesByPlace, by_text: _VotesByText) -> pa.Table:

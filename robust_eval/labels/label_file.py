@@ -96,16 +96,21 @@ def _first(record: Mapping[str, Any], names: tuple[str, ...], where: str) -> str
     raise UserError(f"{where}: one of the columns {', '.join(names[:-1])} or {names[-1]} must be given")
 
 
-def place_of(sampler: str, question_id: str, rewrite: int, temperature: float, trial: int) -> tuple[str, ...]:
-    """Return the place of an answer in a run, as a key for labels; a temperature of NaN is equal to itself in it."""
+def place_of(
+    sampler: str, question_id: str, rewrite: int, temperature: float, trial: int, text: str
+) -> tuple[str, ...]:
+    """Return the place of an answer in a run, and last its text, as a key for labels.
+
+    In it, a temperature of NaN is equal to itself, and a text does not change if it passes through a spreadsheet.
+    """
     level = "own" if math.isnan(temperature) else repr(float(temperature))
-    return sampler, question_id, str(rewrite), level, str(trial)
+    return sampler, question_id, str(rewrite), level, str(trial), " ".join(text.lstrip("' ").split())
 
 
 def label_places(label: Mapping[str, Any], samplers: Iterator[str] | list[str]) -> list[tuple[str, ...]]:
-    """Return the places of a label in a run; none for a label of a text alone."""
+    """Return the places of a label in a run, with its text; none for a label of a text alone."""
     if label["trial"] is None or label["temperature"] is None:
         return []
     names = [label["sampler"]] if label["sampler"] is not None else samplers
-    at = label["rewrite"] or 0, label["temperature"], label["trial"]
+    at = label["rewrite"] or 0, label["temperature"], label["trial"], label["text"]
     return [place_of(sampler, label["question_id"], *at) for sampler in names]

@@ -37,7 +37,7 @@ class Labelling:
         numbers = {key: number for number, key in enumerate(self._items)}
         self._item_of = [numbers[row.question_id, row.text] for row in order]
         self._places = [
-            place_of(row.sampler, row.question_id, row.rewrite, row.temperature, row.trial) for row in order
+            place_of(row.sampler, row.question_id, row.rewrite, row.temperature, row.trial, row.text) for row in order
         ]
         self._labels: dict[int, str] = {}
         self._open_items: dict[str, int] = {}

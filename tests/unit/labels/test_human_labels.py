@@ -4,7 +4,7 @@ import pytest
 from answer_rows import answer_row
 
 from robust_eval.answer import answer_table
-from robust_eval.labels.human_labels import count_labelled, with_human_labels
+from robust_eval.labels.human_labels import count_labelled, count_of_other_replies, with_human_labels
 from robust_eval.labels.label_file import LABELS
 from robust_eval.metric.score import HUMAN_ABSTENTION, HUMAN_LABEL, HUMAN_LABEL_WEIGHT, HUMAN_LABEL_WHOLE
 from robust_eval.question import UNANSWERABLE, Question
@@ -37,6 +37,12 @@ def test_a_text_alone_is_every_answer_to_its_question_with_it():
     table = with_human_labels({"s": graded()}, labels(label("q", None, "wrong")))["s"]
     assert column(table, HUMAN_LABEL) == [0, None, None, None]
     assert count_labelled({"s": graded()}, labels(label("q", None, "wrong"), label("nobody", None, "right"))) == 1
+
+
+def test_a_label_of_another_reply_in_the_same_place_does_not_count():
+    said = labels(label("q", 0, "wrong") | {"text": "'one \n"}, label("q", 1, "wrong") | {"text": "three"})
+    assert column(with_human_labels({"s": graded()}, said)["s"], HUMAN_LABEL) == [0, None, None, None]
+    assert (count_labelled({"s": graded()}, said), count_of_other_replies({"s": graded()}, said)) == (1, 1)
 
 
 def test_what_more_than_half_say_counts_and_else_it_is_unclear():
