@@ -32,7 +32,7 @@ COLUMNS = tuple(name for name in _SCHEMA.names if name not in GRADED_COLUMNS)
 RECORDED = "recorded"
 """Value of the column :data:`SAMPLER` for answers above temperature 0 of a file without it."""
 MAX_CHARACTERS = 100_000
-"""Maximum number of characters of a text: a longer one is no answer, but a fault of the file."""
+"""Maximum number of characters of a text, except of reasoning: a longer one is no answer, but a fault of the file."""
 _BLOCK = 1 << 24
 """Number of bytes that are parsed together."""
 _ROUNDING = 1e-3
@@ -68,8 +68,7 @@ class AnswerFile:
 
     def _place(self, row: int) -> str:
         if self._kind == ".jsonl":
-            with open(self.path, "rb") as lines:
-                numbers = [number for number, line in enumerate(lines, start=1) if line.strip()]
+            numbers = [number for number, line in text_lines(self.path) if line.strip()]
             return f"line {numbers[row]}" if row < len(numbers) else f"row {row + 1}"
         return f"row {row + 1}" if self._kind == ".parquet" else f"row {row + 2}"  # the first one names the columns
 
@@ -145,9 +144,11 @@ class AnswerFile:
 
     def _read_json(self) -> pa.Table:
         fields = [pa.field(theirs, _in_json(_SCHEMA.field(name).type)) for name, theirs in self._names.items()]
+        with open(self.path, "rb") as raw:
+            is_utf8 = file_encoding(raw).startswith("utf-8")
         try:
             table = pa_json.read_json(
-                self.path,
+                self.path if is_utf8 else pa.BufferReader("".join(line for _, line in text_lines(self.path)).encode()),
                 read_options=pa_json.ReadOptions(block_size=_BLOCK),
                 parse_options=pa_json.ParseOptions(
                     explicit_schema=pa.schema(fields), unexpected_field_behavior="ignore", newlines_in_values=False
@@ -214,7 +215,7 @@ class AnswerFile:
         if "text" not in columns:
             raise UserError(f"{self.path} contains no answers: column {self._theirs('text')!r} is empty")
         for name, column in columns.items():
-            if pa.types.is_string(column.type):
+            if pa.types.is_string(column.type) and name != "reasoning":
                 self._refuse_where(
                     pc.greater(pc.utf8_length(column), MAX_CHARACTERS),
                     lambda row, name=name, column=column: (  # type: ignore[misc]

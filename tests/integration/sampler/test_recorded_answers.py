@@ -368,6 +368,14 @@ def test_answers_of_a_spreadsheet_are_read(tmp_path: Path, encoding: str, separa
     assert table["text"].to_pylist() == ["Bogotá", ""]
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_lines_of_json_are_read_in_any_unicode_with_long_reasoning(tmp_path: Path, encoding: str):
+    answer = {"question_id": "1", "text": "Bogotá", "temperature": 1, "reasoning": "x" * 100_001}
+    (tmp_path / "a.jsonl").write_bytes(f"{json.dumps(answer, ensure_ascii=False)}\n".encode(encoding))
+    (row,) = AnswerFile(tmp_path / "a.jsonl", {}).read(None).to_pylist()
+    assert (row["text"], row["reasoning"]) == ("Bogotá", "x" * 100_001)
+
+
 def test_log_probabilities_may_be_longer_than_a_field_of_a_table_of_questions(tmp_path: Path):
     logprobs = json.dumps([[-1.5] * 20] * 2_000)
     (tmp_path / "a.csv").write_text(f'question_id,text,temperature,top_logprobs\n1,a,1,"{logprobs}"\n')
