@@ -168,7 +168,8 @@ def collected_answers(model: str, task: str, answers: Sequence[LoggedAnswer]) ->
         first_version = questions.setdefault(question.id, question)
         if first_version != question:
             raise UserError(
-                f"{answer.where}: an earlier question with the same id has another text or other accepted answers"
+                f"{answer.where}: an earlier question with the same id has another text, another right answer, or its "
+                "choices in another order"
             )
         if answer.ungraded:
             reasons.setdefault(question.id, answer.ungraded)
@@ -186,7 +187,8 @@ def collected_answers(model: str, task: str, answers: Sequence[LoggedAnswer]) ->
     for name in dict.fromkeys(name for row in rows for name in row):
         kind = pa.float64() if name.startswith(SCORE) else pa.string() if name == SAMPLER else SCHEMA.field(name).type
         try:
-            columns[name] = pa.array([row.get(name) for row in rows], kind)
+            values = [row.get(name) for row in rows]
+            columns[name] = pa.array(values, kind, from_pandas=name.startswith(SCORE))  # a score of NaN is none
         except (pa.ArrowException, TypeError, ValueError, OverflowError, UnicodeError) as problem:
             raise UserError(f"{answers[0].where.split(',')[0]}: {name!r} cannot be stored: {problem}") from problem
     table = pa.table(columns)

@@ -1,6 +1,7 @@
 """Samples of lm-eval in unusual forms."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from json_lines import cases
 
 from robust_eval.error import UserError
 from robust_eval.interop.collected import Collected, collect
+from robust_eval.interop.log_as_answers import no_key
 
 
 def sample(doc_id: int, target: str, resps: list, arguments: list, **others: object) -> dict:
@@ -57,6 +59,13 @@ def test_scores_of_all_filters_stand_at_the_first_reply(tmp_path: Path):
     two = generated(0, "7", "It is 7.", filter="flexible", exact_match=1.0)
     scores = read(tmp_path, one, two).answers.select(["score.exact_match,strict", "score.exact_match,flexible"])
     assert [tuple(row.values()) for row in scores.to_pylist()] == [(0.0, 1.0)]
+
+
+def test_a_score_of_nan_is_no_score(tmp_path: Path):
+    found = read(
+        tmp_path, *(generated(number, "", "7", exact_match=score) for number, score in enumerate([1, math.nan]))
+    )
+    assert "(the log's own scores are exact_match,none 1.000 on average)" in str(no_key(found, "the log"))
 
 
 def test_a_vote_is_no_score_of_the_first_reply(tmp_path: Path):
