@@ -77,6 +77,11 @@ def logs_as_runs(baseline: str, candidate: str) -> tuple[MeasuredRun, MeasuredRu
                 f"have {scorers[0]}, and {scorers[1]}), and {lacking} has no right answers"
             )
         )
+    sentences += [
+        f"{name}: {each.left_out:,} more at temperature 0 left out: each question needs only one greedy answer."
+        for name, each in zip(names, read, strict=True)
+        if each.left_out
+    ]
     one, two = (_measured(name, each, scorer) for name, each in zip(names, read, strict=True))
     return one, two, [printable(sentence) for sentence in sentences]
 
@@ -85,7 +90,9 @@ def _read(name: str) -> Collected:
     path = Path(name)
     files = logs(path)
     if not files and path.suffix.lower() in TABLES:
-        return collected_answers(path.stem, path.stem, list(_rows(path)))
+        if not (rows := list(_rows(path))):
+            raise UserError(f"{path} contains no answers")
+        return collected_answers(path.stem, path.stem, rows)
     runs = collect(files or [path])
     if len(runs) > 1:
         raise UserError(
@@ -104,6 +111,8 @@ def _rows(path: Path) -> Iterator[LoggedAnswer]:
             for names in (_IDS, _TEXTS, _VERDICTS)
         )
         if place is None or verdict is None:
+            if {*_IDS} & record.keys() and {*_VERDICTS} & record.keys():
+                raise UserError(f"{where}: {'question_id' if place is None else 'correct'} is empty: remove the row")
             raise UserError(
                 f"{where}: a table for the gate must have the columns question_id and correct (0 or 1), not "
                 f"{', '.join(map(str, record))}; to grade texts, run robust-eval sampler=recorded "

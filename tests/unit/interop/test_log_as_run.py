@@ -121,6 +121,13 @@ def test_equal_verdicts_without_texts_are_no_identical_answers(tmp_path: Path):
     assert (found.outcome, found.identical) == ("INCONCLUSIVE", False)
 
 
+def test_repetitions_at_temperature_0_are_left_out_in_a_sentence(tmp_path: Path):
+    file = tmp_path / "one.csv"
+    file.write_text("id,correct,temperature\nq1,1,0\nq1,0,0\nq2,1,0\n")
+    _, sentences = gated(file, file)
+    assert sentences[1] == f"{file}: 1 more at temperature 0 left out: each question needs only one greedy answer."
+
+
 @pytest.mark.parametrize(("rows", "said"), cases(__file__, "a_table_without_verdicts_is_refused_with_what_is_missing"))
 def test_a_table_without_verdicts_is_refused_with_what_is_missing(tmp_path: Path, rows: str, said: str):
     file, good = tmp_path / "table.csv", tmp_path / "good.csv"
