@@ -32,7 +32,7 @@ COLUMNS = tuple(name for name in _SCHEMA.names if name not in GRADED_COLUMNS)
 RECORDED = "recorded"
 """Value of the column :data:`SAMPLER` for answers above temperature 0 of a file without it."""
 MAX_CHARACTERS = 100_000
-"""Maximum number of characters of a text, except of reasoning: a longer one is no answer, but a fault of the file."""
+"""Maximum number of characters of a text in a text file, except of reasoning: a longer one is a fault of the file."""
 _BLOCK = 1 << 24
 """Number of bytes that are parsed together."""
 _ROUNDING = 1e-3
@@ -215,7 +215,7 @@ class AnswerFile:
         if "text" not in columns:
             raise UserError(f"{self.path} contains no answers: column {self._theirs('text')!r} is empty")
         for name, column in columns.items():
-            if pa.types.is_string(column.type) and name != "reasoning":
+            if pa.types.is_string(column.type) and name != "reasoning" and self._kind != ".parquet":
                 self._refuse_where(
                     pc.greater(pc.utf8_length(column), MAX_CHARACTERS),
                     lambda row, name=name, column=column: (  # type: ignore[misc]

@@ -128,6 +128,11 @@ def test_repetitions_at_temperature_0_are_left_out_in_a_sentence(tmp_path: Path)
     assert sentences[1] == f"{file}: 1 more at temperature 0 left out: each question needs only one greedy answer."
 
 
+def test_a_reply_of_any_length_is_gated(tmp_path: Path):
+    found, _ = gated(*(documents(tmp_path / name, lambda number: ["loop " * 20_001]) for name in ("one", "other")))
+    assert found.identical
+
+
 @pytest.mark.parametrize(("rows", "said"), cases(__file__, "a_table_without_verdicts_is_refused_with_what_is_missing"))
 def test_a_table_without_verdicts_is_refused_with_what_is_missing(tmp_path: Path, rows: str, said: str):
     file, good = tmp_path / "table.csv", tmp_path / "good.csv"
