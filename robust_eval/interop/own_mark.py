@@ -66,10 +66,12 @@ def columns_of(row: Mapping[str, Any], *excluded: str) -> dict[str, Any]:
     """Return the columns of an answer for its mark, without its text and those for which the format has a place
     (``excluded``).
 
-    A reply that ended in its reasoning gets its outcome from before extraction, which extraction sets again.
+    A reply without an extracted answer, or without a judge's verdict, gets its outcome from before extraction, which
+    extraction and grader set again.
     """
     columns = {name: row[name] for name in _COLUMNS if name not in excluded and row[name] is not None}
-    return columns | ({"outcome": "empty"} if row["reason"] == NOT_ENDED and not row["text"] else {})
+    before = "empty" if row["reason"] == NOT_ENDED and not row["text"] else "ok"
+    return columns | ({"outcome": before} if row["reason"] and row["outcome"] in ("invalid", "error") else {})
 
 
 def marked(answer: LoggedAnswer, mark: Any) -> LoggedAnswer:

@@ -177,6 +177,20 @@ def test_probabilities_of_answers_go_where_there_is_a_place_for_them(
     assert loaded.answers[["text", "weight"]].values.tolist() == [list(each) for each in shares]
 
 
+@pytest.mark.parametrize("to", ["inspect", "every-eval-ever"])
+def test_replies_without_a_letter_come_back_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to: str):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("robust_eval.plot.figure_files.registered", list)
+    question = {"id": "it", "question": "Capital of Italy?", "choices": ["Rome", "Milan"], "correct": "A"}
+    replies = [{"question_id": "it", "text": text, "temperature": 1.0} for text in ("A", "B", "-6.7")]
+    run = robust_eval.score(replies, [question], ["certainty"], tracking="none")
+    monkeypatch.setattr("sys.argv", ["export", str(run.folder), "--to", to, "--output", "out"])
+    main()
+    (loaded,) = robust_eval.load_answers(*{file.parent for file in Path("out").rglob("*") if file.is_file()})
+    for each in (run, loaded.score(["certainty"], tracking="none")):
+        assert each.metrics.set_index("name")["value"]["invalid.no_letter"] == 1
+
+
 def test_what_cannot_be_written_is_said_in_a_sentence(
     run: robust_eval.Evaluation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
