@@ -71,6 +71,10 @@ def test_identical_answers_pass_however_few_and_it_is_said(tmp_path: Path):
     assert [each.outcome for each in found.metrics] == ["INCONCLUSIVE"] * 2  # what five facts alone would say
     fewer = gated_run(tmp_path / "fewer", 3)  # the same answers to some of the questions alone
     assert (decided(one, fewer).outcome, decided(one, fewer).identical) == ("INCONCLUSIVE", False)
+    answers = other.graded.to_pylist()
+    answers[-1]["weight"] /= 2  # an enumerated answer of another probability
+    reweighted = replace(other, graded=pa.Table.from_pylist(answers))
+    assert (decided(one, reweighted).outcome, decided(one, reweighted).identical) == ("INCONCLUSIVE", False)
 
 
 @pytest.mark.parametrize("damaged", ["baseline", "candidate"])
