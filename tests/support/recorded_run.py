@@ -36,8 +36,8 @@ def recorded_run(
     ``agreement`` among the metrics there are answers to two rewrites as well, in every third question one of them
     wrong. ``reverse`` has the first questions hold at the highest temperatures instead. ``alike`` is how firm every one
     of them is, where all behave alike: those of 0.2 break at the last temperature, those of 0.9 never. With ``varied``
-    no two answers to a question above temperature 0 are alike. ``grouped`` gives questions a category, and half of
-    them a passage.
+    no two answers to a question above temperature 0 are alike. ``grouped`` gives questions a category, which ends
+    with the text, and half of them a passage.
     """
     folder.mkdir(parents=True, exist_ok=True)
     data = folder / "questions.jsonl"
@@ -53,7 +53,7 @@ def recorded_run(
             }
             if grouped:
                 passage = f"A passage of {number}." if number % 2 else ""
-                record |= {"category": ["odd", "even"][number // 2 % 2], "context": passage}
+                record |= {"category": ["odd", "even"][number // 2 % 2] + more, "context": passage}
             file.write(json.dumps(record) + "\n")
     answers = folder / "recorded.parquet"
     write_parquet(_answers(questions, wrong, "agreement" in metrics, reverse, alike, varied), answers)

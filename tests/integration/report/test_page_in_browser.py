@@ -354,6 +354,16 @@ def test_what_is_printed_is_light_and_leaves_out_what_only_a_screen_can_do(brows
     opened.page.close()
 
 
+def test_a_category_of_many_words_does_not_widen_the_page(browser: Browser, tmp_path: Path):
+    with without_figures():
+        result = recorded_run(tmp_path / "run", 8, text=[" word" * 60], grouped=True)
+    write_page(result, [], tmp_path / "report.html")
+    opened = Opened(browser, tmp_path / "report.html", NARROW)
+    assert opened.page.get_by_label("category").is_visible()
+    assert opened.page.evaluate("document.documentElement.scrollWidth") == NARROW
+    opened.page.close()
+
+
 SKELETON = """() => {
   const names = (node) => [...node.attributes].map((each) => each.name).filter((name) => name !== "style");
   const shape = (node) => [
