@@ -9,7 +9,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from robust_eval.gate.by_answers import NOT_JUDGED
-from robust_eval.gate.decision import STATUS, Decision, MetricVerdict, sentence
+from robust_eval.gate.decision import STATUS, Decision, MetricVerdict, joint_outcome, sentence
 from robust_eval.gate.single_facts import Fact, SingleFacts
 from robust_eval.metric.presentation import Cell, Table, escaped, markdown_section
 from robust_eval.report.comparison_tables import shortened
@@ -58,6 +58,8 @@ class Report:
             is_alone = any(reason.startswith(NOT_JUDGED) for reason in self.decision.reasons)
             alone = ", judged on knowledge alone" if is_alone else ""
             return f"PASS: the candidate may replace the baseline{alone}."
+        if joint_outcome(self.decision.metrics) != "INCONCLUSIVE":
+            return "INCONCLUSIVE: too many answers are missing."
         undecided = [each.label for each in self.decision.metrics if each.outcome == "INCONCLUSIVE"]
         if 0 < len(undecided) < len(self.decision.metrics):
             verb = "reaches" if len(undecided) == 1 else "reach"

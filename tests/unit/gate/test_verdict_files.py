@@ -128,6 +128,8 @@ def test_the_headline_names_what_is_not_decided():
     ]
     decision = Decision("INCONCLUSIVE", figures, [])
     assert Report(decision, "one", "other", ("m", "m"), 0.95).headline == "INCONCLUSIVE: b reaches no verdict."
+    lost = decision._replace(metrics=[figures[0], figures[1]._replace(outcome="FAIL")])  # and many answers are missing
+    assert Report(lost, "one", "other", ("m", "m"), 0.95).headline == "INCONCLUSIVE: too many answers are missing."
 
 
 def test_settings_come_from_files_and_the_command_line(tmp_path: Path):
