@@ -63,8 +63,12 @@ def gate_settings(overrides: Sequence[str], folders: Sequence[Path]) -> GateSett
             key, value = str(override.key_or_group), override.value()
             if key == "gate":
                 name = str(value)
+            elif (setting := key.removeprefix("gate.")) in GateSettings.__dataclass_fields__:
+                changed[setting] = value
             else:
-                changed[key.removeprefix("gate.")] = value
+                raise UserError(
+                    f"there is no setting {key}; a gate has gate.metrics={{NAME: MARGIN}}, gate.level and gate.no_reply"
+                )
         files = [file for folder in reversed(folders) if (file := folder / "gate" / f"{name}.yaml").is_file()]
         if not files:
             names = sorted({file.stem for folder in folders for file in (folder / "gate").glob("*.yaml")})
