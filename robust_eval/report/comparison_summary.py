@@ -47,6 +47,8 @@ def opening(compared: Comparison) -> tuple[list[str], list[Ranking]]:
             else:
                 rankings.append(_ranking(compared, metric, joined))
                 sentences.append(rankings[-1].sentence)
+    if len(compared.measurements) > 1 and not compared.pairs:
+        sentences.append("No two runs share a question (id and text), so there is no verdict.")
     sentences += [_variance(pair.variance) for pair in compared.pairs if pair.variance is not None]
     for dataset in dict.fromkeys(compared.measurement_labels.datasets):
         runs = [run for _, run in compared.on(dataset)]

@@ -57,6 +57,14 @@ def test_the_better_run_stands_first_with_the_same_numbers_in_either_order():
     assert 0 < float(better[3]) < float(better[2]) < float(better[4])
 
 
+def test_runs_of_other_questions_have_no_verdict_and_it_is_said():
+    other = run(0.1, name="large")
+    texts = [f"another {text}" for text in other.questions["question"].to_pylist()]
+    place = other.questions.column_names.index("question")
+    other = replace(other, questions=other.questions.set_column(place, "question", [texts]))
+    assert first(run(), other) == "No two runs share a question (id and text), so there is no verdict."
+
+
 def test_answers_that_differ_are_not_called_the_same():
     one, other = run(grader__contains="word"), run(0.1, grader__contains="nothing")
     moved = replace(other, greedy={name: GreedyAnswer("else", "right") for name in other.greedy})
