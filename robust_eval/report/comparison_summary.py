@@ -226,8 +226,8 @@ def _ranking(compared: Comparison, metric: str, pairs: Sequence[Pair]) -> Rankin
         names = enumerated(best, "and")
         start = f"{names} are ahead in {compared.words(metric)}, and cannot be distinguished from one another"
     text = (
-        f"{start} ({len(pairs)} pairs, each on the {shared} questions that both kept). Two runs count as different "
-        f"where p is below {LEVEL:g} after Holm's correction for all pairs and the 95 % interval excludes 0."
+        f"{start} ({len(pairs)} pairs, each on the {shared} questions that have it in both). Two runs count as "
+        f"different where p is below {LEVEL:g} after Holm's correction for all pairs and the 95 % interval excludes 0."
     )
     return Ranking(text, ranked)
 
