@@ -29,27 +29,27 @@ def main() -> None:
     with command():
         if not arguments.runs and not arguments.experiment:
             raise UserError("name runs (folders, run ids, sweeps) or an --experiment; see --help")
-        compared = compare(_runs(arguments))
-        with writing("the comparison", folder):
-            write_comparison(compared, folder)
+        with tempfile.TemporaryDirectory() as scratch:
+            compared = compare(_runs(arguments, Path(scratch)))
+            with writing("the comparison", folder):
+                write_comparison(compared, folder)
         print_comparison(compared, folder, arguments.all)
 
 
-def _runs(arguments: argparse.Namespace) -> list[FinishedRun]:
+def _runs(arguments: argparse.Namespace, scratch: Path) -> list[FinishedRun]:
     """Read the runs to compare, in the order of the arguments; those of an experiment in the order in which they
-    started.
+    started. Files of tracked runs are downloaded into ``scratch``.
     """
     runs: list[FinishedRun] = []
-    with tempfile.TemporaryDirectory() as scratch:
-        tracked = TrackedRuns(arguments.uri, arguments.mlruns, Path(scratch))
-        for name in arguments.runs:
-            folder = Path(name)
-            if folder.is_dir():
-                runs += [read_run(each) for each in finished_jobs(folder) or [folder]]
-            else:
-                runs += tracked.named(name)
-        if arguments.experiment:
-            runs += tracked.of_experiment(arguments.experiment)
+    tracked = TrackedRuns(arguments.uri, arguments.mlruns, scratch)
+    for name in arguments.runs:
+        folder = Path(name)
+        if folder.is_dir():
+            runs += [read_run(each) for each in finished_jobs(folder) or [folder]]
+        else:
+            runs += tracked.named(name)
+    if arguments.experiment:
+        runs += tracked.of_experiment(arguments.experiment)
     return runs
 
 

@@ -20,6 +20,7 @@ from robust_eval.tracking.run_folder import (
     METRICS,
     QUESTIONS,
     REPLY_CERTAINTY,
+    REWRITES,
     SUMMARY,
     TRACKED,
 )
@@ -28,7 +29,9 @@ log = logging.getLogger(__name__)
 
 
 class TrackedRuns:
-    """Runs in the MLflow store at ``uri``, or the database in ``mlruns``; files are downloaded into ``scratch``."""
+    """Runs in the MLflow store at ``uri``, or the database in ``mlruns``; files are downloaded into ``scratch``,
+    which the runs read later.
+    """
 
     def __init__(self, uri: str | None, mlruns: Path, scratch: Path) -> None:
         self._uri = store_at(uri, mlruns)
@@ -112,7 +115,8 @@ class TrackedRuns:
 
     def _read(self, client: Any, run: Any) -> FinishedRun:
         run_id = run.info.run_id
-        folder = self._download(client, run_id, (CONFIG, SUMMARY, QUESTIONS, METRICS, LOADED, REPLY_CERTAINTY))
+        files = (CONFIG, SUMMARY, QUESTIONS, METRICS, LOADED, GRADED, REWRITES, REPLY_CERTAINTY)
+        folder = self._download(client, run_id, files)
         return read_run(folder, f"{run.info.run_name} ({run_id})")
 
     def _download(self, client: Any, run_id: str, files: Sequence[str]) -> Path:
