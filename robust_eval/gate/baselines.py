@@ -48,7 +48,7 @@ def folder_of(name: str, mlruns: Path, tracked: TrackedRuns) -> Path:
     target = baseline_named(mlruns, name)
     if target is None and Path(name).is_dir():
         return Path(name)
-    if target is not None and Path(target).is_absolute() | Path(target).is_relative_to(mlruns):
+    if target is not None and (Path(target).is_dir() or len(Path(target).parts) > 1):  # an id is no path
         return Path(target)
     if target is not None:
         return tracked.fetched(target)

@@ -3,6 +3,7 @@ import re
 import xml.etree.ElementTree as ElementTree
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from gated import gated_run
@@ -12,7 +13,7 @@ from markdown_it import MarkdownIt
 
 from robust_eval.config.groups import CONF, PROJECT
 from robust_eval.error import UserError
-from robust_eval.gate.baselines import baseline_named, baselines, set_baseline
+from robust_eval.gate.baselines import baseline_named, baselines, folder_of, set_baseline
 from robust_eval.gate.decision import Decision, GateSettings, MetricVerdict, decide, differences, gate_settings
 from robust_eval.gate.measured_run import refuse_incomparable
 from robust_eval.gate.single_facts import single_facts
@@ -147,7 +148,7 @@ def test_a_setting_that_makes_no_sense_is_refused(override: str, said: str):
         gate_settings([override], [CONF])
 
 
-def test_a_baseline_is_found_by_its_name(tmp_path: Path):
+def test_a_baseline_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "mlruns" / "runs" / "a").mkdir(parents=True)
     assert baselines(tmp_path / "mlruns") == []
     set_baseline(tmp_path / "mlruns", "prod", str(tmp_path / "mlruns" / "runs" / "a"))
@@ -157,6 +158,10 @@ def test_a_baseline_is_found_by_its_name(tmp_path: Path):
     assert baselines(moved) == ["id", "prod"]
     assert baseline_named(moved, "prod") == str(moved / "runs" / "a")
     assert baseline_named(moved, "id") == "abc123"
+    monkeypatch.chdir(moved)
+    tracked = SimpleNamespace(fetched=lambda run_id: Path("fetched", run_id))
+    assert folder_of("id", Path(), tracked) == Path("fetched/abc123")  # type: ignore[arg-type]
+    assert folder_of("prod", Path(), tracked) == Path("runs/a")  # type: ignore[arg-type]
     assert baseline_named(moved, "none") is None
     assert baseline_named(moved, "../prod") is None
     with pytest.raises(UserError, match="the name of a baseline may contain only letters"):
