@@ -95,9 +95,11 @@ class KnownFacts(Sampler):
                 if wrong
                 else f"all have a confidence below min_confidence={self.min_confidence:g}"
             )
+            wider = "contains" if self.selection == "exact_match" else "none"
+            advice = f"a larger model, easier questions, or sampler.selection={wider}"
             raise NothingKeptError(
                 f"none of the questions passes sampler.selection={self.selection}: {reason}; "
-                "try a larger model, easier questions, or sampler.selection=contains"
+                f"try {advice if wrong else 'a lower sampler.min_confidence'}"
             )
         if longer >= len(known_ids) > 0:
             log.warning(

@@ -105,6 +105,19 @@ def test_only_questions_that_are_left_are_chosen_and_shown():
         KnownFacts().select(QUESTIONS[2:3], BASELINE, seed=0)
 
 
+@pytest.mark.parametrize(
+    ("asked", "settings", "advice"),
+    [
+        (QUESTIONS[2:3], {}, "a larger model, easier questions, or sampler.selection=contains"),
+        (QUESTIONS[2:3], {"selection": "contains"}, "a larger model, easier questions, or sampler.selection=none"),
+        (QUESTIONS[:1], {"min_confidence": 1.0}, "a lower sampler.min_confidence"),
+    ],
+)
+def test_a_run_that_keeps_nothing_is_advised_what_would_keep_more(asked, settings, advice):
+    with pytest.raises(UserError, match=f"; try {advice}$"):
+        KnownFacts(**settings).select(asked, BASELINE, seed=0)
+
+
 def test_answers_below_the_confidence_are_left_out():
     assert kept(min_confidence=0.5) == ["q0", "q5"]
 
