@@ -24,7 +24,12 @@ _OPERATORS |= {"neq": "≠", "approx": "≈", "infty": "∞", "pi": "π", "circ"
 _LATEX_OPERATOR = re.compile(rf"\\({'|'.join(sorted(_OPERATORS, key=len, reverse=True))})(?![a-zA-Z])\s?|\\(%|\$)")
 _LATEX_POWER = re.compile(r"\^\{\s*([+-]?\w+|\s*°)\s*\}")
 _POWER = re.compile(r"(?<=\d)\*\*(?=\d)")
-_LATEX_SIGNS = re.compile(r"\\[()\[\]]|\$\$?|\\[,;!]|\\(?:quad|left|right)\b")
+_LATEX_SIGNS = re.compile(r"\\[()\[\]]|\$\$|\\[,;!]|\\(?:quad|left|right)\b")
+_FORMULA = re.compile(
+    r"(?<![\\$])(?:(?<!\d)(?<!\d )|(?=\$[\^\\_a-zA-Z]))\$(?P<blank>[ \t]*)"
+    r"(?=[^\s$])((?:[^$\\\n]|\\.)+)(?<!\s)(?P=blank)\$(?![\d$])"
+)
+"""A formula between two signs that are no dollars: "$x$", but not "$5 or $10"."""
 _TAG = re.compile(r"</?(?:[biup]|(?i:em|strong|br|span|div|code|pre|center|h\d|li|ul|ol))\b[^<>]*>")
 _LINK = re.compile(r"!?\[([^\]\n]{0,500})\]\([^)\s]*\)")  # bounded: a reply may be a row of brackets
 _HEADING = re.compile(r"^[ \t]*(?:#{1,6}[ \t]+|>[ \t]?)", re.M)
@@ -93,7 +98,8 @@ def plain(reply: str) -> str:
     before = None
     while before != reply:
         before, reply = reply, _FRACTION.sub(r"\1/\2", _LATEX_WORD.sub(r"\1", reply))
-    reply = _LATEX_SIGNS.sub("", _LATEX_POWER.sub(r"^\1", _LATEX_OPERATOR.sub(_operator, reply)))
+    reply = _LATEX_SIGNS.sub("", _FORMULA.sub(r"\2", reply))
+    reply = _LATEX_POWER.sub(r"^\1", _LATEX_OPERATOR.sub(_operator, reply))
     reply = _POWER.sub("^", reply)
     reply = _BULLET.sub("", _HEADING.sub("", reply))
     for _ in range(2):  # ***both*** and **_nested_**
