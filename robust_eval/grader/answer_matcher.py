@@ -22,6 +22,7 @@ from robust_eval.grader.prefix_state import PrefixStates
 from robust_eval.model.base import NextTokens
 from robust_eval.model.token_texts import Ids, Mask, TokenTexts, incomplete_bytes, is_boundary
 from robust_eval.normalization import (
+    ARTICLES,
     KEYS,
     MONTH_NAMES,
     MONTHS,
@@ -39,7 +40,7 @@ _LETTER = "\u0298"  # ʘ: represents every letter that continues a word, and is 
 _NEXT_WORD = f" {2 * _LETTER}"  # of two letters: one alone may be an initial
 _WORDS_OF_NUMBERS = (*NUMBERS, *LARGE_NUMBERS, *ORDINALS, *ROMAN)
 _WORDS_OF_A_NUMBER = "|".join((*_WORDS_OF_NUMBERS, *MONTH_NAMES))
-_MAY_GO_ON = re.compile(rf"(?:\d|\b(?:{_WORDS_OF_A_NUMBER}|and|a|of|no|minus|negative))\W*[^\W\d_]*$|[-−.]$")
+_MAY_GO_ON = re.compile(rf"(?:\d|\b(?:{_WORDS_OF_A_NUMBER}|and|a|of|no|minus|negative))\W*[^\W\d_]*$|[-−.$€£¥₹₩₽]$")
 _NUMBER = re.compile(rf"\d|\b(?:{_WORDS_OF_A_NUMBER})\b")
 _DELICATE = re.compile(rf"{_NUMBER.pattern}|(?<!\S)[^\W\d_](?!\S)|[^\w\s]")
 """Forms that later text may change: a number, a single letter, a sign."""
@@ -48,6 +49,7 @@ _ALPHANUMERIC = re.compile(r"[^\W_]+")
 _ALPHANUMERIC_RUNS = re.compile(r"[\W_]+")
 """Characters between the letters of a word ("U. S.", "O'Brien", "bee-keeper") and the digits of a number."""
 _LETTERS = re.compile(r"(?:^|[^\w.])(?:[^\W\d_](?:\.\s?|\s))*([^\W\d_])?$")  # "U", "U.S" or "J. R. ": may be initials
+_DOCTOR = re.compile(r"(?<![^\W_])ph(?:\.\s?)?$")  # "Ph" or "Ph.", before the "D" or ".D" of an initial
 _UNSEGMENTED_END = re.compile(f"[{UNSEGMENTED}\uac00-\ud7a3]\\Z")
 _ARTICLE = re.compile(r"(?<![^\W_])(?:a|an|the)(?![^\W_])")
 _NO_LETTERS = "".join(map(chr, range(48))) + ":;<=>?@[\\]^_`{|}~–—‐’‘“”…"
@@ -204,6 +206,8 @@ class AnswerMatcher:
         """Return the tokens that might complete an accepted answer or undo it."""
         lexicon = _lexicon(texts)
         begun = {_last_word(text), _last_word(text.replace("'", "").replace("’", ""))}
+        if is_doctor := _DOCTOR.search(unified(text[-64:])) is not None:
+            begun.add("ph")
         survives_letters = self.right(text + 2 * _LETTER)
         stays_right = survives_letters or self.right(text)
         letters = _LETTERS.search(text)
@@ -211,7 +215,7 @@ class AnswerMatcher:
             letters = None
         tokens: set[int] = set()
         for target in self._last_words:
-            tokens.update(texts.with_word(target), lexicon.abbreviations(target, letters is not None))
+            tokens.update(texts.with_word(target), lexicon.abbreviations(target, is_doctor or letters is not None))
             if _UNSEGMENTED_END.search(target):
                 tokens.update(lexicon.containing(target[-1]))
         targets = [*self._last_words, *(_WORDS_OF_NUMBERS if self._delicate else ())]
@@ -225,6 +229,8 @@ class AnswerMatcher:
         elif self._delicate:
             for target in self._last_words:
                 tokens.update(lexicon.numbers_with(target))
+        if stays_right and not self.right(text + _NEXT_WORD):
+            tokens.update(lexicon.wordless_ids)
         if not self._ascii or stays_right:
             tokens.update(lexicon.mark_ids, lexicon.binding_ids)
         tokens.update(self._compounding(text, texts, not survives_letters))
@@ -394,6 +400,11 @@ class _Lexicon:
         """Tokens of :attr:`number_ids` with their normalised forms, alone and after a letter."""
         keys = self._texts.keys
         return [(token, normalize(start + keys[token])) for token in self.number_ids for start in ("", 2 * _LETTER)]
+
+    @cached_property
+    def wordless_ids(self) -> list[int]:
+        """Tokens without words, or with articles alone: behind all others, the answer "A" is an article, too."""
+        return self._those(lambda key: ARTICLES.issuperset(_ALPHANUMERIC.findall(key)))
 
     @cached_property
     def mark_ids(self) -> list[int]:
