@@ -6,6 +6,7 @@ from functools import lru_cache
 
 from robust_eval.normalization import forms, has_words, normalize
 from robust_eval.question import Question
+from robust_eval.reader.markup import without_latex
 
 _SHORTEST = 5
 """Minimum number of letters of a compound that may have a space inside, and of a plural."""
@@ -15,10 +16,12 @@ _SEPARATED = re.compile(rf"(?<={_LETTER}) (?=\d)|(?<=\d) (?!(?:st|nd|rd|th)\b)(?
 
 
 def accepted_answers(question: Question, accents: str = "fold") -> tuple[tuple[str, ...], int]:
-    """Return the distinct normalised forms of a question's accepted answers, and the number of blank aliases."""
+    """Return the distinct normalised forms of a question's accepted answers, with and without their LaTeX, and the
+    number of blank aliases.
+    """
     usable = comparable(question.answers)
-    normalized = (form for text in usable for form in forms(text, accents))
-    return tuple(dict.fromkeys(normalized)), len(question.answers) - len(usable)
+    normalized = (form for text in usable for each in (text, without_latex(text)) for form in forms(each, accents))
+    return tuple(dict.fromkeys(filter(None, normalized))), len(question.answers) - len(usable)
 
 
 def comparable(texts: Sequence[str]) -> list[str]:

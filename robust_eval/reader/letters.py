@@ -32,7 +32,7 @@ from robust_eval.reader.letter_marks import (
     unmarked,
     with_marks,
 )
-from robust_eval.reader.markup import compatible, plain
+from robust_eval.reader.markup import compatible, plain, without_latex
 from robust_eval.reader.phrases import AFTER_A_LETTER, WORD
 
 SEVERAL = "several letters"
@@ -139,6 +139,7 @@ def chosen(reply: str, choices: Sequence[str]) -> Reading:
     for text in (reply, plain(reply)):
         if letter := _letter_of_text(text, choices):
             return Reading(letter, TEXT)
+    choices = [without_latex(choice) or choice for choice in choices]
     reply = bounded(reply)
     text = compatible(reply)
     for inside in reversed(marked_answers(reply)):

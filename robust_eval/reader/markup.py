@@ -17,12 +17,17 @@ _ANOTHER_TURN = re.compile(
 _PRIVATE_USE = re.compile("[\ue000-\uf8ff]")
 """Characters without a meaning of their own, which readers use as marks."""
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)[\w+-]*[ \t]*$\n?|```", re.M)
+_MAY_BE_LATEX = re.compile(r"[\\$^_]")
+"""Signs of every text with LaTeX; most accepted answers have none."""
 _LATEX_WORD = re.compile(r"\\(?:text(?:bf|it|rm|sf|tt)?|math(?:rm|bf|sf|it|tt)|mbox|emph|boldsymbol)\s*\{([^{}]*)\}")
 _FRACTION = re.compile(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
+_FRACTION_OF_DIGITS = re.compile(r"\\[dt]?frac\s*(\d)\s*(\d)")
 _OPERATORS = {"times": "×", "cdot": "·", "div": "÷", "pm": "±", "le": "≤", "leq": "≤", "ge": "≥", "geq": "≥", "ne": "≠"}
 _OPERATORS |= {"neq": "≠", "approx": "≈", "infty": "∞", "pi": "π", "circ": "°", "degree": "°", "percent": "%"}
 _LATEX_OPERATOR = re.compile(rf"\\({'|'.join(sorted(_OPERATORS, key=len, reverse=True))})(?![a-zA-Z])\s?|\\(%|\$)")
-_LATEX_POWER = re.compile(r"\^\{\s*([+-]?\w+|\s*°)\s*\}")
+_LATEX_POWER = re.compile(r"\^\{\s*([+-]?\w+[+-]?|[+-]|\s*°)\s*\}")
+_SUBSCRIPT = re.compile(r"(?:(?<=[A-Z])|(?<=[A-Z][a-z])|(?<=[)\]]))_(?:\{\s*(\d+)\s*\}|(\d+))")  # H_2O, Ca(OH)_{2}
+_SCRIPT = re.compile(r"<(su[bp])>([^<>\n]{0,30})</\1>", re.I)
 _POWER = re.compile(r"(?<=\d)\*\*(?=\d)")
 _LATEX_SIGNS = re.compile(r"\\[()\[\]]|\$\$|\\[,;!]|\\(?:quad|left|right)\b")
 _FORMULA = re.compile(
@@ -52,6 +57,12 @@ _BULLET = re.compile(r"^[ \t]*[-*•+][ \t]+", re.M)
 
 def _operator(match: re.Match[str]) -> str:
     return match[2] if match[2] else f" {_OPERATORS[match[1]]} "
+
+
+def _script(match: re.Match[str]) -> str:
+    """Return an index without its tags, and a power with its sign."""
+    is_power = match[1].lower() == "sup" and re.fullmatch(r"\s*(?:[+−-]?\d+[+−-]?|[+−-])\s*", match[2])
+    return f"^{match[2].strip()}" if is_power else match[2]
 
 
 def without_footnotes(text: str) -> str:
@@ -93,18 +104,29 @@ def plain(reply: str) -> str:
     'Answer\n\nParis is the capital.'
     """
     reply = _FENCE.sub("", _PRIVATE_USE.sub("", reply))
-    reply = _TAG.sub(" ", reply)
+    reply = _TAG.sub(" ", _SCRIPT.sub(_script, reply))
     reply = _LINK.sub(r"\1", reply)
-    before = None
-    while before != reply:
-        before, reply = reply, _FRACTION.sub(r"\1/\2", _LATEX_WORD.sub(r"\1", reply))
-    reply = _LATEX_SIGNS.sub("", _FORMULA.sub(r"\2", reply))
-    reply = _LATEX_POWER.sub(r"^\1", _LATEX_OPERATOR.sub(_operator, reply))
-    reply = _POWER.sub("^", reply)
+    reply = _POWER.sub("^", without_latex(reply))
     reply = _BULLET.sub("", _HEADING.sub("", reply))
     for _ in range(2):  # ***both*** and **_nested_**
         reply = _EMPHASIS.sub(lambda match: next(text for text in match.groups() if text is not None), reply)
     return _FOOTNOTE_BRACKETS.sub("", _STRAY_EMPHASIS.sub("", reply)).strip()
+
+
+def without_latex(text: str) -> str:
+    r"""Return a text, a reply or an accepted answer, without the commands and signs of LaTeX.
+
+    >>> without_latex(r"$\frac{3}{4}$"), without_latex(r"\text{H}_2\text{O}"), without_latex("$5 or $6")
+    ('3/4', 'H2O', '$5 or $6')
+    """
+    if not _MAY_BE_LATEX.search(text):
+        return text
+    before, text = None, _FRACTION_OF_DIGITS.sub(r"\1/\2", text)
+    while before != text:
+        before, text = text, _FRACTION.sub(r"\1/\2", _LATEX_WORD.sub(r"\1", text))
+    text = _LATEX_SIGNS.sub("", _FORMULA.sub(r"\2", text))
+    text = _LATEX_POWER.sub(r"^\1", _LATEX_OPERATOR.sub(_operator, text))
+    return _SUBSCRIPT.sub(r"\1\2", text)
 
 
 def compatible(reply: str) -> str:

@@ -62,6 +62,11 @@ def test_letters_and_digits_may_be_apart():
     assert kinds(("U-2",), " U", "2", " 2", "-2", " two", " 3")["right"] == ["2", " 2", "-2", " two"]
 
 
+def test_an_answer_that_is_an_article_elsewhere_is_right_before_signs_and_line_breaks_alone():
+    found = kinds(("A",), " A", "", " ", ",", " \n", "*", " the", " force")
+    assert (found["right"], found["closed"]) == (["", " ", ",", " \n", "*", " the"], [])
+
+
 def test_nothing_is_closed_inside_a_character_that_is_not_all_there():
     texts = TokenTexts([b"\xc3", b"\xa9", b"\xe2\x80", b".", b" a", b" \xc3"])
     rule = matcher("Roman")
