@@ -64,7 +64,7 @@ def test_letters_and_digits_may_be_apart():
 
 def test_an_answer_that_is_an_article_elsewhere_is_right_before_signs_and_line_breaks_alone():
     found = kinds(("A",), " A", "", " ", ",", " \n", "*", " the", " force")
-    assert (found["right"], found["closed"]) == (["", " ", ",", " \n", "*", " the"], [])
+    assert (found["right"], found["closed"]) == (["", " ", ",", " \n", "*", " the"], [",", "*"])
 
 
 def test_nothing_is_closed_inside_a_character_that_is_not_all_there():
