@@ -77,9 +77,9 @@ _DENIED = [
     )
 ]
 _CUE = re.compile(
-    r"n['’]t\b|\b(?:no|not|never|cannot|rather|instead|opposed|unlike|other than|anything but|contrast"
+    r"n['’]t\b|\b(?:no|not|never|neither|cannot|rather|instead|opposed|unlike|other than|anything but|contrast"
     r"|different|compared|nothing"
-    r"|doubt|incorrect|wrong|false|mistaken|mistake|untrue|nicht|keine?[rsnm]?|statt|anstatt|anstelle|Gegensatz|bezweifle|falsch"
+    r"|doubt|incorrect|wrong|false|mistaken|mistake|untrue|nicht|weder|keine?[rsnm]?|statt|anstatt|anstelle|Gegensatz|bezweifle|falsch"
     r"|unzutreffend|pas|non|ni|lieu|plutôt|contrairement|faux|fausse|incorrecte?|lugar|vez|diferencia|tampoco"
     r"|fals[ao]|invece|would|wäre|ist nur|serait|sería)\b"
     r"|[不非]|ない|ありません|なく",

@@ -109,6 +109,13 @@ _OF_OTHERS = re.compile(rf"{P.others}\s*\Z")
 _AFFIRMED = re.compile(rf"[ \t]*(?:[^\w \t]|\Z|{P.noun}|(?i:because|since|as|and|here|one|weil|denn|car|porque|ya)\b)")
 """Continuation of a word that affirms a letter of listed choices: "A. Oxygen is right for" affirms none."""
 _DENIED_NEXT = re.compile(rf"\s*(?:{P.be}|\b(?i:can|does|do|ne|no|kann|scheidet|wird)\b)")
+_LABEL = re.compile(rf"(?<![{WORD}.'’])[(\[]?([{MARK}{SMALL_MARK}])\s*[)\].:–—-]+[ \t]*")
+_PREDICATE = re.compile(
+    rf"{P.be}|(?i:can|could|do|does|did|would|will|has|ne|kann|scheidet|wird|no\s+(?:es|son|puede|sería))(?![^\W_])|不(?:正确|对|是|符|成立|能|可|选|合)|错|n['’]"
+    r"|(?i:can|could|do|does|did|would|is|was|has|wo)n['’]t\b|(?i:cannot)\b"
+)
+"""The beginning of a clause about a letter, and of no choice: "B) is wrong", but "B) It is not heated"."""
+_OPTION = "zzz"
 _CLAUSES = re.compile(r"[^,.;:!?\n，。；：！？—–]+(?:(?<=[(\[][\ue100-\ue119])[)\]][^,.;:!?\n，。；]*)?")
 _CLAUSE_END = re.compile(r"[.,;:!?\n，。；—–]")
 
@@ -151,7 +158,8 @@ def chosen(reply: str, choices: Sequence[str]) -> Reading:
     if only_letters(text) and not _labelled(text, choices):
         return Reading("", "letter of a line", SEVERAL, True)
     whole = with_marks(text)
-    affirmed = without_denials(whole)
+    shown = _without_denying_options(whole, choices)
+    affirmed = without_denials(shown)
     reading = _read(affirmed, choices)
     if not reading.answer and any(is_denial(normalised_form(choice)) for choice in choices):
         statements = _stated_texts(whole, choices)
@@ -159,9 +167,9 @@ def chosen(reply: str, choices: Sequence[str]) -> Reading:
     names_letter = MARKS.search(whole) is not None or _ARTICLE_OR_LETTER.search(whole) is not None
     if not reading.answer:
         return reading._replace(uncertain=names_letter and reading.reason != BEYOND)
-    if reading.rule == ONLY or affirmed == whole:
+    if reading.rule == ONLY or affirmed == shown:
         return reading._replace(uncertain=reading.rule == ONLY)
-    return reading._replace(uncertain=_read(whole, choices).answer != reading.answer)
+    return reading._replace(uncertain=_read(shown, choices).answer != reading.answer)
 
 
 def anchored_letter(reply: str, choices: int, strict: bool = False) -> str | None:
@@ -202,6 +210,25 @@ def _read(text: str, choices: Sequence[str]) -> Reading:
         if statements := find(text):
             return _decided(text, statements, choices, rule)
     return _by_text(text, choices)
+
+
+def _without_denying_options(text: str, choices: Sequence[str]) -> str:
+    """Return a reply with a word in place of each choice that denies and stands behind its letter: "B) Not enough".
+
+    Where the texts of the choices are unknown, it is all that stands behind a letter, but a predicate of it.
+    """
+    parts, done = [], 0
+    for label in _LABEL.finditer(text):
+        place, rest = LETTERS.find(letter_of_mark(label[1])), text[label.end() :].partition("\n")[0]
+        choice = choices[place].strip().rstrip(".") if 0 <= place < len(choices) else None
+        if choice == "" and not (MARKS.search(rest) or _PREDICATE.match(rest)):
+            choice = rest
+        if label.start() < done or not choice or unmarked(rest[: len(choice)]).casefold() != choice.casefold():
+            continue
+        if _DENIAL.search(choice) or _DENIED_NEXT.match(choice) or without_denials(choice) != choice:
+            parts += [text[done : label.end()], _OPTION]
+            done = label.end() + len(choice)
+    return "".join((*parts, text[done:]))
 
 
 def _stated_texts(text: str, choices: Sequence[str]) -> list[_Statement]:
