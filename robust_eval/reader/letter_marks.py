@@ -81,6 +81,12 @@ _IN_A_LIST = [
     )
 ]
 """Forms in which choices are listed."""
+_ANALYSIS = re.compile(
+    r"\b(?i:analy[sz]e|assess|break(?:ing)? down|check|compare|consider|discuss|evaluate|examine|review"
+    r"|(?:go(?:ing)?|work(?:ing)?) (?:over|through)|look(?:ing)? at)\b[^\n]{0,80}"
+    r"\b(?i:options?|choices?|alternatives?|statements?|answers?)\b[^\n]{0,80}[:.]\s*\n\W*\Z"
+)
+"""The line before a list of choices that the reply discusses, and may not have finished."""
 _LONE = re.compile(r"[(\[][a-m][)\]]|\b[a-m]\)|\b[A-M]\b")
 _JOINING = re.compile(
     r"\b(?i:and|or|to|through|plus|as well as|both|either|option|choice|letter)\b"
@@ -94,10 +100,14 @@ _LETTERS_ALONE = re.compile(r"(?:[\s,;]*[(\[]?[A-M][).:\]])*[\s,;]*")
 
 
 def listed_places(text: str) -> set[int]:
-    """Return the places of the letters in a list of choices: at least A, B and C, in one form and in their order."""
+    """Return the places of the letters in a list of choices: at least A, B and C, in one form and in their order, or
+    from A on behind the announcement of an analysis ("Let's consider each option:").
+    """
     for form in _IN_A_LIST:
         places = {match.start(1): letter_of_mark(match[1]) for match in form.finditer(text)}
-        if set(places.values()) >= set("ABC"):
+        first = next(iter(places), 0)
+        is_analysis = places.get(first) == "A" and _ANALYSIS.search(text[max(0, first - 200) : first]) is not None
+        if is_analysis or set(places.values()) >= set("ABC"):
             listed: dict[int, str] = {}
             for place, letter in places.items():
                 if letter == "A" or (listed and letter > max(listed.values())):

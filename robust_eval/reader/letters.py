@@ -325,6 +325,7 @@ def _stated(text: str) -> list[_Statement]:
             and not _denied_after(text[end:], further)
             and begin not in listed
             and not THING_BEFORE.search(between)
+            and not (text[begin] >= "\ue140" and MARKS.search(between))  # "option A is Paris"
         ):
             statements.setdefault(begin, _Statement(begin, frozenset({letter} | further)))
     return [statements[place] for place in sorted(statements)]

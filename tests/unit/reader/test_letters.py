@@ -127,6 +127,18 @@ def test_how_a_letter_was_read_is_said_or_why_it_was_not(reply: str, rule: str, 
     assert (found.answer, found.rule, found.reason) == ("" if reason else "C", rule, reason)
 
 
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "Let's analyze each option:\n\nA) joule: This is incorrect because it",
+        "Let's go through the choices:\n\n**A. joule** is a unit of energy. It",
+        "To answer, look at the unit. Option A is joule.",
+    ],
+)
+def test_a_reply_that_is_cut_within_its_discussion_of_the_choices_chooses_none_for_sure(reply: str):
+    assert chosen(reply, ("joule", "newton", "watt")).uncertain
+
+
 @pytest.mark.parametrize("reply", cases(__file__, "several_letters_are_no_answer_whatever_parts_them"))
 def test_several_letters_are_no_answer_whatever_parts_them(reply: str):
     speeds = [f"{speed} m/s" for speed in (3, 4, 5, 6, 7)]
