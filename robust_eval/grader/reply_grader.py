@@ -20,12 +20,21 @@ from robust_eval.reader.base import Reader, read
 _MARKS = r"[(\[{*_`\"'\s]*"
 _MARKS_IN_LINE = r"(?:[(\[{*_`\"']|[^\S\n])*"
 _NUMBER = r"(?P<number>1[0-3]|[1-9])"
+_NOUN = r"(?:\b(?i:answer|choice|option|number|antwort|lösung|réponse|respuesta|opción)\b|答案|选项)"
+_IS = r"(?:(?i:is|ist|lautet|est|es)\b\s*:?|是|为|\s?[:：])?"
+_SAYS = rf"{_NOUN}\s*(?i:number\s*)?{_IS}\s*(?i:(?:option|choice|number)\s+)*"
+_CHOOSE = r"\b(?i:I(?:['’]d| would)? (?:choose|pick|go with))\b"
+_FIELD = re.compile(rf'(?i:"(?:(?:final[_ ]?)?answer|choice)"\s*:\s*)"?{_NUMBER}"?(?=\s*[,}}\n])')
+"""Field of a JSON object with a number, which the letter in its place must be quoted for."""
 _AS_A_SIGN = [
     re.compile(pattern)
     for pattern in (
         rf"(?m)^{_MARKS_IN_LINE}{_NUMBER}(?=[)\].:*_`\"'\s]*$)",  # a line that is the number
         rf"(?m)^{_MARKS_IN_LINE}{_NUMBER}(?=[*_`]*[)\]:]|[*_`]*\.(?!\d))",  # a line that begins with it: "2) metre"
-        rf"(?i:\b(?:answer|choice|option|number)\b\s*(?:number\s*)?(?:is\s*:?|:)?)\s*{_MARKS}{_NUMBER}(?=[)\].:*_`\"',;]*(?:\s*$|\s*\n|[)\].,;:](?!\d)))",
+        rf"(?:{_SAYS}|{_CHOOSE})\s*{_MARKS}{_NUMBER}(?=[)\].:*_`\"',;。]*(?:\s*$|\s*\n|[)\].,;:](?!\d)))",
+        rf"(?i:\b(?:option|choice))\s+{_NUMBER}(?=\s+(?i:is (?:the )?(?:correct|right|best)|because|since|fits)\b)",
+        rf"(?i:<(?:final[_ ]?)?answer>)\s*{_NUMBER}(?=\s*</)",
+        rf"(?m)^####[ \t]+{_NUMBER}(?=[ \t]*$)",
         rf"\\boxed\{{\s*(?:\\text\{{)?{_NUMBER}(?=\s*\}})",
     )
 ]
@@ -131,15 +140,18 @@ def with_letters(reply: str, choices: Sequence[str]) -> str:
         return reply
     for pattern in _AS_A_SIGN:
         reply = pattern.sub(lambda match: _lettered(match, len(choices)), reply)
-    return reply
+    return _FIELD.sub(lambda match: _lettered(match, len(choices), '"'), reply)
 
 
-def _lettered(match: re.Match[str], choices: int) -> str:
+def _lettered(match: re.Match[str], choices: int, quote: str = "") -> str:
     number, whole = int(match["number"]), match.group()
     if number > choices:
         return whole
-    begin = match.start("number") - match.start()
-    return whole[:begin] + LETTERS[number - 1] + whole[begin + len(match["number"]) :]
+    before, _, after = whole.rpartition(match["number"])
+    if quote:
+        before, after = before.removesuffix(quote), after.removeprefix(quote)
+    before = re.sub(r"(?i:\bnumber)\s*\Z", "", before)  # "number B" would name a thing
+    return f"{before}{quote}{LETTERS[number - 1]}{quote}{after}"
 
 
 def _as_shown(question: Question, name: str, arrangement: Arrangement) -> Question:
