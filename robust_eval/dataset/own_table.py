@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
 
 UNREADABLE_LIST = "unreadable list"
 NO_VALUE = "placeholder for a missing value"
+NO_TEXT = "neither text, number nor list"
 _NO_VALUE = frozenset(
     {
         *("#N/A", "#REF!", "#VALUE!", "#NAME?", "#DIV/0!", "#NUM!", "#NULL!", "#ERROR!", "#SPILL!", "#CALC!"),
@@ -57,12 +58,15 @@ _SEPARATORS = {
 def cell_texts(cell: Any, separator: str | None) -> list[Any]:
     """Return the texts of a cell: the entries of a list, the parts between separators, or the cell itself.
 
-    A blank cell has none. Raises Unusable for an unreadable list, and for a placeholder (:data:`_NO_VALUE`).
+    A blank cell has none. Raises Unusable for an unreadable list, for a placeholder (:data:`_NO_VALUE`), and for a
+    value that is neither text, number nor list.
     """
     if isinstance(cell, str) and cell.strip() in _NO_VALUE:
         raise Unusable(NO_VALUE, found=f'{as_found(cell)}; if it is meant as text, write ["{cell.strip()}"]')
+    if isinstance(cell, bool) or not isinstance(cell, str | int | float | list | tuple | None):
+        raise Unusable(NO_TEXT, found=f"{as_found(cell)}; write a text, or a list of texts")
     texts = _texts(cell, separator)
-    if not all(isinstance(text, str | int | float | None) for text in texts):
+    if any(isinstance(text, bool) or not isinstance(text, str | int | float | None) for text in texts):
         raise _unreadable(cell)
     return texts
 

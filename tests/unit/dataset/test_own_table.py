@@ -107,7 +107,7 @@ def test_a_row_may_have_choices_or_answers(tmp_path):
     ]
     loaded = load(file, "\n".join(map(json.dumps, rows)), max_invalid_fraction=0.5)
     assert loaded == [LETTERS, Question("1", "Who drew?", ("Karl",)), Question("3", "How many?", ("3",))]
-    assert loaded.unusable == {"no accepted answer": 2}
+    assert loaded.unusable == {"no accepted answer": 1, "neither text, number nor list": 1}
 
 
 def test_another_encoding_is_named(file):
