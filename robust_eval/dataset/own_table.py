@@ -46,6 +46,8 @@ _NO_VALUE = frozenset(
     }
 )
 """Errors of spreadsheets, and missing values of R, pandas and SQL."""
+_PLACEHOLDER = re.compile(rf"""\s*(\["\s*)?({"|".join(map(re.escape, _NO_VALUE))})(\s*"\])?\s*""")
+"""Placeholder, or the list that marks it as text."""
 _LINE_BREAK = "\n"
 _SEPARATORS = {
     **{sign: re.compile(re.escape(sign)) for sign in (";", "|", "；", "｜", "／")},
@@ -90,6 +92,14 @@ def _texts(cell: Any, separator: str | None) -> list[Any]:
     if separator is None:
         return [cell]
     return cell.splitlines() if separator == _LINE_BREAK else cell.removesuffix(separator.rstrip()).split(separator)
+
+
+def _choice(cell: Any) -> Any:
+    """Return the choice in a cell of its own, which may look like a list; Unusable as by :func:`cell_texts`."""
+    if isinstance(cell, str) and not _PLACEHOLDER.fullmatch(cell):
+        return cell
+    (only,) = cell_texts(cell if isinstance(cell, str) else [cell], None)
+    return only
 
 
 def _unreadable(cell: Any) -> Unusable:
@@ -245,9 +255,9 @@ class OwnTable(Selection):
         def value(name: str) -> Any:
             return record.get(names[name]) if name in names else None
 
-        choice_texts = self._several(record, names.get("choices"), separators["choices"])
+        choice_texts = self._several(record, names, "choices", separators)
         options = choices(choice_texts) if choice_texts else ()
-        accepted = self._several(record, names.get("answers"), separators["answers"])
+        accepted = self._several(record, names, "answers", separators)
         return Question(
             id=optional(value("id")),
             text=text(value("question"), NO_QUESTION),
@@ -259,16 +269,23 @@ class OwnTable(Selection):
             group=optional(value("group")),
         )
 
-    def _several(self, record: Record, columns: Any, separators: Separators) -> list[Any]:
-        """Return the texts of a record in one column, or in several columns without the blank texts at the end."""
+    def _several(
+        self, record: Record, names: Mapping[str, Any], name: str, separators: Mapping[str, Separators]
+    ) -> list[Any]:
+        """Return the answers or choices of a record in one column, or in several columns without the blank choices at
+        the end. A column of several holds one choice, or any number of answers.
+        """
+        columns = names.get(name)
         if isinstance(columns, list):
-            texts = [text for name in columns for text in cell_texts([record.get(name)], None)]
+            if name == "answers":
+                return [text for column in columns for text in cell_texts(record.get(column), self.separator)]
+            texts = [_choice(record.get(column)) for column in columns]
             while texts and not optional(texts[-1]):
                 texts.pop()
             return texts
         cell = record.get(columns) if columns else None
         texts = cell_texts(cell, self.separator)
-        separators.add(cell, texts)
+        separators[name].add(cell, texts)
         return texts
 
     def _position(self, right: Any, options: Sequence[str]) -> int:
