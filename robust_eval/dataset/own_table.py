@@ -258,6 +258,8 @@ class OwnTable(Selection):
         choice_texts = self._several(record, names, "choices", separators)
         options = choices(choice_texts) if choice_texts else ()
         accepted = self._several(record, names, "answers", separators)
+        if options and "correct" not in names:
+            raise Unusable(NO_RIGHT_CHOICE, found="a column must contain it: set 'dataset.columns={correct: …}'")
         return Question(
             id=optional(value("id")),
             text=text(value("question"), NO_QUESTION),
