@@ -63,6 +63,7 @@ def read_records(
 
 
 def _json(file: Path, encoding: str) -> Iterator[Record]:
+    _refuse_archive(file, "JSON")
     opening = next((line for _, line in text_lines(file, encoding) if line.strip()), "")
     if not opening:
         return
@@ -172,7 +173,7 @@ class DelimitedTable:
 
     def _table(self) -> tuple[list[str], Iterator[Row]]:
         """Return the names of the file's columns, empty for an ignored one, and the rows with a field for each."""
-        self._refuse_archive()
+        _refuse_archive(self.file, "CSV")
         rows = self._rows(self.separator)
         header = list(self.header) or next(rows, (0, []))[1]
         names = _cut([name.strip() for name in header], 0)
@@ -248,15 +249,16 @@ class DelimitedTable:
             else:
                 yield line
 
-    def _refuse_archive(self) -> None:
-        try:
-            with open(regular(self.file), "rb") as raw:
-                signature_bytes = raw.read(4)
-        except OSError:
-            return  # the reader of its lines reports it
-        for signature, kind in _SIGNATURES.items():
-            if signature_bytes.startswith(signature):
-                raise UserError(f"{self.file} is {kind} despite its suffix: save the table as CSV in UTF-8")
+
+def _refuse_archive(file: Path, format_name: str) -> None:
+    try:
+        with open(regular(file), "rb") as raw:
+            signature_bytes = raw.read(4)
+    except OSError:
+        return  # the reader of its lines reports it
+    for signature, kind in _SIGNATURES.items():
+        if signature_bytes.startswith(signature):
+            raise UserError(f"{file} is {kind} despite its suffix: save the table as {format_name} in UTF-8")
 
 
 _DOUBLE_QUOTES = "double each quote inside a field, and enclose the field in double quotes"
