@@ -59,16 +59,27 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
+def _of_numpy(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
+
+
 def _is_missing(value: Any) -> bool:
     return value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and math.isnan(value))
 
 
 def json_lines(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return questions as JSON Lines. Raises UserError for the first row with a value that JSON does not support."""
+    """Return questions as JSON Lines; a whole ``level`` or ``correct`` is an integer, although pandas makes it a float.
+
+    Raises UserError for the first row with a value that JSON does not support.
+    """
     lines = []
     for number, row in enumerate(rows, start=1):
+        numbers = {name: row[name] for name in ("level", "correct") if isinstance(row.get(name), float)}
+        whole = {name: int(value) for name, value in numbers.items() if value.is_integer()}
         try:
-            lines.append(json.dumps(row, ensure_ascii=False))
+            lines.append(json.dumps({**row, **whole}, ensure_ascii=False, default=_of_numpy))
         except (TypeError, ValueError, RecursionError) as problem:
             raise UserError(f"dataset, row {number}: {first_line(problem)}") from problem
     return "\n".join(lines) + "\n"

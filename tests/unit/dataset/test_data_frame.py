@@ -54,6 +54,14 @@ def test_rows_are_lines_of_json_in_their_own_characters():
         json_lines([{}, {"answers": {1}}])
 
 
+def test_whole_numbers_beside_missing_ones_and_arrays_inside_a_value_are_plain_in_json():
+    frame = pd.DataFrame(
+        {"level": [1, None], "correct": [None, 2], "choices": [{"text": np.array(["a"])}, [np.int64(3)]]}
+    )
+    lines = json_lines(records(frame, "dataset"))
+    assert lines == '{"level": 1, "choices": {"text": ["a"]}}\n{"correct": 2, "choices": [3]}\n'
+
+
 def test_the_same_table_has_the_same_file(tmp_path: Path):
     one, same, other = (KeptTable(tmp_path, content, ".jsonl") for content in (b"1", b"1", b"2"))
     assert one.file == same.file != other.file
