@@ -316,7 +316,7 @@ def run(
     overrides: Sequence[str] = (),
     *,
     model: str | ModelConfig | Callable[..., Sequence[str]] | None = None,
-    dataset: str | Rows | None = None,
+    dataset: str | Path | Rows | None = None,
     folder: str | Path | None = None,
     **settings: Any,
 ) -> Evaluation:
@@ -350,7 +350,7 @@ def run(
         model_config = _as_model_config(model)
         lines += _model_overrides(model_config)
     table = None
-    if isinstance(dataset, str):
+    if isinstance(dataset, str | Path):
         lines.append(as_override("dataset", dataset))
     elif dataset is not None:
         rows = records(dataset, "dataset")

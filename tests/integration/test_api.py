@@ -154,8 +154,9 @@ def test_questions_with_rewrites_are_asked_in_other_words(paris: Callable, asked
 
 def test_a_path_is_a_data_set(paris: Callable, tmp_path: Path):
     pd.DataFrame(QUESTIONS).explode("answers")[["question", "answers"]].iloc[:2].to_csv("towns.csv", index=False)
-    run = robust_eval.run(model=paris, dataset="towns.csv", **QUICK)
-    assert run.title == "paris on towns: 2 of 2 questions kept"
+    for path in ("towns.csv", tmp_path / "towns.csv"):
+        run = robust_eval.run(model=paris, dataset=path, **QUICK)
+        assert run.title == "paris on towns: 2 of 2 questions kept"
 
 
 def test_an_object_of_a_class_of_ones_own_is_a_model(paris: Callable):
