@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
+from robust_eval.error import UserError
+
 LETTERS = "ABCDEFGHIJKLM"
 """Letters of choices, in their order: TruthfulQA has the most, up to 13."""
 UNANSWERABLE = "I don't know"
@@ -43,7 +45,7 @@ class Question:
     instead. ``type`` is the TREC coarse class (:data:`QUESTION_TYPES`), ``category`` the data set's own subject,
     ``level`` how common the knowledge is (1: a child knows it), ``group`` the name of what dependent questions share,
     such as a paragraph: intervals resample whole groups. ``rewrites`` are its recorded paraphrases, ``incorrect`` wrong
-    references (TruthfulQA).
+    references (TruthfulQA). UserError for a field of another type, such as a string in place of a tuple.
 
     >>> question = Question("1", "What is the capital of Italy?", ("Rome", "Roma"), type="LOC")
     >>> question.scenario.value, QUESTION_TYPES[question.type]
@@ -62,6 +64,21 @@ class Question:
     level: int | None = None
     rewrites: tuple[str, ...] = ()
     incorrect: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("id", "text", "context", "type", "category", "group"):
+            if not isinstance(value := getattr(self, name), str):
+                raise UserError(f"question {self.id!r}: {name} must be a string, not {value!r:.60}")
+        for name in ("answers", "choices", "rewrites", "incorrect"):
+            value = getattr(self, name)
+            if not isinstance(value, tuple | list) or not all(isinstance(each, str) for each in value):
+                raise UserError(f"question {self.id!r}: {name} must be a tuple of strings, not {value!r:.60}")
+            object.__setattr__(self, name, tuple(value))
+        if self.correct is not None and (type(self.correct) is not int or not 0 <= self.correct < len(self.choices)):
+            raise UserError(
+                f"question {self.id!r}: correct must be the index of one of the {len(self.choices)} choices, from 0, "
+                f"not {self.correct!r:.60}"
+            )
 
     @property
     def is_unanswerable(self) -> bool:

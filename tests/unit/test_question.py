@@ -3,7 +3,8 @@ import json
 
 import pytest
 
-from robust_eval.question import Question, Scenario, fingerprint
+from robust_eval.error import UserError
+from robust_eval.question import UNANSWERABLE, Question, Scenario, fingerprint
 
 EXAMPLE = Question(
     id="q1",
@@ -56,3 +57,32 @@ def test_the_fingerprint_is_the_hash_of_one_sorted_json_object_a_line():
     )
     lines = json.dumps(first, ensure_ascii=False) + "\n" + second + "\n"
     assert fingerprint([EXAMPLE, OTHER]) == hashlib.sha256(lines.encode("utf-8")).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"answers": "Rome"}, "answers must be a tuple of strings, not 'Rome'"),  # R, o, m and e are no answers
+        ({"answers": (3,)}, "answers must be a tuple of strings, not (3,)"),
+        ({"rewrites": None}, "rewrites must be a tuple of strings, not None"),
+        ({"text": None}, "text must be a string, not None"),
+        (
+            {"choices": ("x", "y"), "correct": 2},
+            "correct must be the index of one of the 2 choices, from 0, not 2",
+        ),
+        (
+            {"choices": ("x", "y"), "correct": "B"},
+            "correct must be the index of one of the 2 choices, from 0, not 'B'",
+        ),
+    ],
+)
+def test_a_field_of_another_type_is_refused(fields, sentence):
+    with pytest.raises(UserError) as refused:
+        Question(**{"id": "q", "text": "Q?"} | fields)
+    assert str(refused.value) == f"question 'q': {sentence}"
+
+
+def test_a_list_of_answers_is_as_good_as_a_tuple():
+    question = Question("q", "Q?", [UNANSWERABLE])
+    assert question.is_unanswerable
+    assert question == Question("q", "Q?", (UNANSWERABLE,))
