@@ -312,8 +312,9 @@ class StoredModel:
         """Return the stored answers to a request without those that are requested again."""
         outcomes = stored["outcome"].to_pylist()
         table = stored.filter(pc.not_equal(stored["outcome"], "error")) if "error" in outcomes else stored
-        if not self.config.remote:
-            return table
+        if not self.config.remote:  # only a model without log-probabilities stores answers without them
+            lacking = request.min_logprobs and table["top_logprobs"].null_count
+            return with_valid_logprobs(table, request) if lacking else table
         table = with_valid_logprobs(table, request)
         self._served_names.find(table)
         return table

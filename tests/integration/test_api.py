@@ -152,6 +152,13 @@ def test_questions_with_rewrites_are_asked_in_other_words(paris: Callable, asked
     assert run.title == "paris on local: 2 of 2 questions kept"
 
 
+def test_stored_answers_without_log_probabilities_do_not_make_frs_possible(paris: Callable):
+    settings = {"sampler": "temperature_sweep", "sampler.trials": 2, "tracking": "none"}
+    robust_eval.run(model=paris, dataset=QUESTIONS, metric="reliability", **settings)
+    with pytest.raises(UserError, match=r"^paris returns no log-probabilities"):
+        robust_eval.run(model=paris, dataset=QUESTIONS, metric="frs", **settings)
+
+
 def test_a_path_is_a_data_set(paris: Callable, tmp_path: Path):
     pd.DataFrame(QUESTIONS).explode("answers")[["question", "answers"]].iloc[:2].to_csv("towns.csv", index=False)
     for path in ("towns.csv", tmp_path / "towns.csv"):
