@@ -2,7 +2,7 @@
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -305,10 +305,22 @@ class Grader(ABC):
                     free[key] = reply
                 else:
                     verdicts[key] = Verdict(None, False, False)
-        for (key, reply), right in zip(free.items(), self.right(list(free.values())), strict=True):
+        for (key, reply), right in zip(free.items(), self._checked(self.right(list(free.values())), free), strict=True):
             right = True if reply.identical else right
             verdicts[key] = Verdict(reply.form, right, reply.exact, right is None, reply.uncertain, reply.identical)
         return verdicts
+
+    def _checked(self, verdicts: Any, replies: Sized) -> list[bool | None]:
+        """Return the verdicts of :meth:`right` as a list; UserError unless there is one for each reply."""
+        name = f"{type(self).__qualname__}.right()"
+        if not isinstance(verdicts, Iterable) or isinstance(verdicts, str | Mapping):
+            raise UserError(f"{name} must return a list of verdicts, not a {type(verdicts).__name__}")
+        checked = list(verdicts)
+        if other := [verdict for verdict in checked if not isinstance(verdict, bool | np.bool_ | None)]:
+            raise UserError(f"{name} must return True, False or None for each reply, not {other[0]!r:.60}")
+        if len(checked) != len(replies):
+            raise UserError(f"{name} must return {len(replies)} verdicts, one for each reply, not {len(checked)}")
+        return checked
 
     def _with_abstentions(
         self, questions: Mapping[str, Question], verdicts: Mapping[tuple[str, _ToGrade], Verdict]

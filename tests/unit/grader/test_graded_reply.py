@@ -11,6 +11,7 @@ import pytest
 
 import robust_eval
 from robust_eval.answer import SCHEMA
+from robust_eval.error import UserError
 from robust_eval.grader.matching import Matching
 from robust_eval.question import Question
 from robust_eval.reader.base import Reader, Reading
@@ -74,3 +75,19 @@ def test_neither_a_model_library_nor_the_configuration_is_imported():
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert ran.stdout == "[]\n", ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "wrong"),
+    [
+        ([0.2], "True, False or None for each reply, not 0.2"),  # a similarity is no verdict
+        (["no"], "True, False or None for each reply, not 'no'"),
+        ([], "1 verdicts, one for each reply, not 0"),
+        (None, "a list of verdicts, not a NoneType"),
+    ],
+)
+def test_a_grader_must_return_a_verdict_for_each_reply(verdicts: object, wrong: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(Doubtful, "right", lambda *_: verdicts)
+    with pytest.raises(UserError) as refused:
+        robust_eval.grade_reply("It is Rome.", ["Rome"], grader=Doubtful())
+    assert str(refused.value) == f"Doubtful.right() must return {wrong}"
