@@ -11,7 +11,15 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
-from robust_eval.dataset.record import DUPLICATE_ID, NO_ANSWER, NO_CHOICES, NO_CONTEXT, Unusable, listed
+from robust_eval.dataset.record import (
+    DUPLICATE_ID,
+    NO_ANSWER,
+    NO_CHOICES,
+    NO_CONTEXT,
+    TOO_MANY_CHOICES,
+    Unusable,
+    listed,
+)
 from robust_eval.error import UserError
 from robust_eval.question import LETTERS, Question, Scenario, seeded_rank
 from robust_eval.runtime.text import number
@@ -119,11 +127,18 @@ class Selection(ABC):
     def _usable(self, tally: "_Tally") -> Iterator[Question]:
         """Yield the usable questions, each with an id: the first with each id of the source, and all without one."""
         ids: Counter[str] = Counter()
-        for record in self.read():
+        records = self.read()
+        if not isinstance(records, Iterable):
+            raise UserError(f"{type(self).__qualname__}.read() must yield questions, not return {records!r:.60}")
+        for record in records:
             tally.records += 1
             try:
                 if isinstance(record, Unusable):
                     raise record
+                if not isinstance(record, Question):
+                    raise UserError(f"{type(self).__qualname__}.read() must yield questions, not {record!r:.60}")
+                if len(record.choices) > len(LETTERS):
+                    raise Unusable(TOO_MANY_CHOICES)
                 name = record.id or _content_id(record)
                 if ids[name] and record.id:
                     earlier = f"{record.id!r} is already the id of an earlier record; ids must be unique"

@@ -183,3 +183,15 @@ def test_the_fingerprint_covers_content_order_and_edition():
         fingerprint([one, other], "hub, train, 1"),
     ]
     assert len(set(different)) == 7
+
+
+@pytest.mark.parametrize(("records", "wrong"), [(["Who"], "not 'Who'"), ([], "not return None")])
+def test_what_is_no_question_is_refused(records, wrong, monkeypatch):
+    monkeypatch.setattr(Given, "read", lambda self: self.records or None)
+    with pytest.raises(UserError, match=rf"^Given\.read\(\) must yield questions, {wrong}$"):
+        given(*records).load()
+
+
+def test_a_question_with_more_choices_than_letters_is_unusable():
+    many = Question("q", "Which?", choices=tuple("abcdefghijklmn"), correct=13)
+    assert given(*numbered(1), many, max_invalid_fraction=0.5).load().unusable == {"more than 13 choices": 1}
