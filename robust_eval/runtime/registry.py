@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
+from inspect import isfunction, signature
 from typing import TypeVar
 
 from robust_eval.error import UserError
@@ -12,7 +13,7 @@ Part = TypeVar("Part", bound=type)
 REQUIRED = {
     "model": ("ModelConfig", ("name", "identity", "load")),
     "dataset": ("Selection", ("source", "read")),
-    "sampler": ("Sampler", ("axis", "repetitions", "requests")),
+    "sampler": ("Sampler", ("axis", "repetitions", "requests", "temperatures", "prompts", "max_new_tokens")),
     "grader": ("Grader", ("right",)),
     "metric": ("Metric", ("axis", "score")),
 }
@@ -29,8 +30,9 @@ def register(group: str, name: str) -> Callable[[Part], Part]:
     """Return a decorator that registers a dataclass as the option ``GROUP=NAME``; its fields are the settings.
 
     The same class may be registered again, for example by a cell of a notebook that runs twice. Raises UserError for an
-    unknown group; for a class that is not a dataclass, is not a subclass of its group's base class, or lacks a required
-    member; and for a name that is not an identifier, is reserved, or belongs to another class.
+    unknown group; for a class that is not a dataclass, is not a subclass of its group's base class, lacks a required
+    member, or has one with other parameters; and for a name that is not an identifier, is reserved, or belongs to
+    another class.
 
     >>> from dataclasses import dataclass
     >>> from robust_eval import Grader
@@ -69,11 +71,26 @@ def _registered(group: str, name: str, part: Part) -> Part:
     for member in members:
         if member not in settings and getattr(part, member, None) is getattr(base, member, None):
             raise UserError(f"{option}: {_qualname(part)} has no {member}, which a {group} needs")
+        _check_parameters(option, part, base, member)
     registered = REGISTRY[group].setdefault(name, part)
     if _qualname(registered) != _qualname(part):
         raise UserError(f"{option} is already {_qualname(registered)}: register {_qualname(part)} under another name")
     REGISTRY[group][name] = part
     return part
+
+
+def _check_parameters(option: str, part: type, base: type, member: str) -> None:
+    """Raise UserError if a method cannot be called with the arguments of its base class."""
+    method, expected = getattr(part, member, None), getattr(base, member, None)
+    if not isfunction(method) or not isfunction(expected):
+        return
+    names = list(signature(expected).parameters)
+    try:
+        signature(method).bind(*names)
+    except TypeError as problem:
+        raise UserError(
+            f"{option}: {_qualname(part)}.{member} must take {enumerated(names, 'and')}: {problem}"
+        ) from problem
 
 
 def _qualname(part: object) -> str:

@@ -144,7 +144,7 @@ class Sampler(Conditions):
 
     Greedy answers decide which questions are selected; a run of several samplers asks for them with the settings of the
     first. By default no question is left out, and all requests are sent at once. A subclass defines ``axis``,
-    ``repetitions`` and ``requests``.
+    ``repetitions``, ``requests``, and the settings ``temperatures``, ``prompts`` and ``max_new_tokens``.
 
     >>> from robust_eval import Repetition
     >>> class Sweep(Repetition):

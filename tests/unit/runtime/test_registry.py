@@ -100,6 +100,19 @@ class Plain(Dice):
     pass
 
 
+@dataclass
+class Forgetful(robust_eval.Grader):
+    def right(self) -> Any: ...  # type: ignore[override]
+
+
+@dataclass
+class Bare(robust_eval.Sampler):
+    axis = "trial"
+    repetitions = 2
+
+    def requests(self, questions: Any, grader: Any, seed: int) -> Any: ...
+
+
 @pytest.mark.parametrize(
     ("part", "name", "sentence"),
     [
@@ -114,6 +127,13 @@ def test_a_class_that_can_be_no_option_is_refused(part: Any, name: str, sentence
     with pytest.raises(UserError) as raised:
         robust_eval.register("model", name)(part)
     assert str(raised.value) == sentence
+
+
+def test_a_method_with_other_parameters_and_a_setting_that_is_missing_are_named():
+    with pytest.raises(UserError, match=r"^grader=mine: .*Forgetful\.right must take self and replies: too many"):
+        robust_eval.register("grader", "mine")(Forgetful)
+    with pytest.raises(UserError, match=r"^sampler=mine: .*Bare has no temperatures, which a sampler needs$"):
+        robust_eval.register("sampler", "mine")(Bare)
 
 
 @pytest.mark.parametrize("group", REGISTRY)
