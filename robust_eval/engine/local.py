@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from robust_eval.engine.base import AdaptiveRequests, ModelRunner, adaptive_progress
+from robust_eval.error import UserError
 from robust_eval.model.base import Item, KeyValueStore, LanguageModel, Request, Temperatures
 from robust_eval.model.model_config import ModelConfig
 from robust_eval.model.reply_tables import ReplyTables, tables_of
@@ -50,7 +51,10 @@ class Local:
             if getattr(self, "_threads_before", None) is None:  # before the first model of the run
                 self._threads_before = torch.get_num_threads()
             torch.set_num_threads(self.threads or fastest_threads())
-        return LocalRunner(config.load())
+        model = config.load()
+        if not callable(getattr(model, "complete", None)):
+            raise UserError(f"{type(config).__qualname__}.load() must return a LanguageModel, not {model!r:.60}")
+        return LocalRunner(model)
 
 
 class LocalRunner(ModelRunner):

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from robust_eval.answer import EXACT_CURVES, SCHEMA, validated
+from robust_eval.error import UserError
 from robust_eval.model.base import Completion, Item, Reply, Request
 
 
@@ -24,7 +25,13 @@ class ReplyTables(NamedTuple):
 
 
 def tables_of(replies: Sequence[Reply]) -> list[ReplyTables]:
-    """Return the replies as Arrow tables."""
+    """Return the replies as Arrow tables; UserError if a model yielded anything else."""
+    for reply in replies:
+        if not isinstance(reply, Reply):
+            raise UserError(f"complete() must yield lists of Reply, not of {type(reply).__name__}")
+        for answer in reply.completions:
+            if not isinstance(answer, Completion) or not isinstance(answer.text, str):
+                raise UserError(f"completions of a Reply must be Completion objects with a text, not {answer!r:.60}")
     curves = [None if reply.curve is None else curve_of(reply) for reply in replies]
     tables = zip(replies, answers_of(replies), curves, strict=True)
     return [ReplyTables(reply.request, answers, curve, reply.share) for reply, answers, curve in tables]

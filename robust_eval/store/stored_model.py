@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from robust_eval.answer import EXACT_CURVES, SCHEMA, SERVED, Answers, served_as
 from robust_eval.engine.base import AdaptiveRequests, Engine, ModelRunner
-from robust_eval.error import UserError
+from robust_eval.error import UserError, first_line
 from robust_eval.model.base import Item, Request, Temperatures
 from robust_eval.model.model_config import ModelConfig
 from robust_eval.model.reply_tables import ReplyTables, from_bytes, merged_by_request, to_bytes
@@ -98,7 +98,7 @@ class StoredModel:
         self._watch = watch
         self._cached_only = cached_only
         self._start_run = start_run
-        self.identity = self.config.identity()
+        self.identity = _checked_identity(self.config)
         self._loaded: ModelRunner | None = None
         self._released: dict[str, Any] = {}
         """Description of the model when it was released; empty before."""
@@ -164,6 +164,12 @@ class StoredModel:
                         if reply.curve is not None:
                             curves[item] = reply.curve
                 self._describe()
+                if lacking := [request for request in missing if request.item not in complete]:
+                    raise UserError(
+                        f"model {self.config.name} left answers to {len(lacking):,} of {len(missing):,} prompts out, "
+                        f"first to question {lacking[0].question_id!r}: complete() must return a Completion for each "
+                        "temperature and trial in request.pending"
+                    )
         items = [request.item for request in requests]
         return self._recorded(
             Answers(complete.together(items), curves.together(item for item in items if item in curves))
@@ -318,6 +324,17 @@ class StoredModel:
         table = with_valid_logprobs(table, request)
         self._served_names.find(table)
         return table
+
+
+def _checked_identity(config: ModelConfig) -> Mapping[str, Any]:
+    identity: object = config.identity()
+    if not isinstance(identity, Mapping):
+        raise UserError(f"{type(config).__qualname__}.identity() must return a mapping, not {identity!r:.60}")
+    try:
+        json.dumps(dict(identity))
+    except (TypeError, ValueError) as problem:
+        raise UserError(f"{type(config).__qualname__}.identity(): {first_line(problem)}") from problem
+    return identity
 
 
 class _ServedNames:

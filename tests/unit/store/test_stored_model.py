@@ -357,3 +357,41 @@ def test_a_damaged_answer_is_asked_again(store: SqliteStore, caplog: pytest.LogC
     assert ask(model, store, requests) == expected
     assert model.asked == ["a"]
     assert "was damaged (1 entries are damaged): 3 entries were recovered" in caplog.text
+
+
+@dataclass
+class Faulty(Scripted):
+    """A model with a mistake in one of its methods."""
+
+    fault: str = ""
+
+    def identity(self) -> Any:
+        return {"identity": "x", "value": {"x": np.float32(1)}}.get(self.fault, {"files": "1"})
+
+    def load(self) -> Any:
+        return None if self.fault == "load" else self
+
+    def complete(self, requests: Sequence[Request], missing: Set[Item]) -> Iterator[Any]:
+        if self.fault == "reply":
+            yield ["Rome"]
+        elif self.fault == "text":
+            yield [Reply(each, [Completion(0.5, 0, None)]) for each in requests]  # type: ignore[arg-type]
+        else:
+            yield [Reply(each, [completion(each, 0.5, 0)]) for each in requests]
+
+
+@pytest.mark.parametrize(
+    ("fault", "sentence"),
+    [
+        ("identity", "Faulty.identity() must return a mapping, not 'x'"),
+        ("value", "Faulty.identity(): Object of type float32 is not JSON serializable"),
+        ("load", "Faulty.load() must return a LanguageModel, not None"),
+        ("reply", "complete() must yield lists of Reply, not of str"),
+        ("text", "completions of a Reply must be Completion objects with a text, not Completion(temperature=0.5, "),
+        ("few", "model scripted left answers to 1 of 1 prompts out, first to question 'a': complete() must return a "),
+    ],
+)
+def test_a_mistake_of_a_model_is_one_sentence(fault: str, sentence: str):
+    with pytest.raises(UserError) as refused:
+        ask(Faulty(fault=fault), NoStore(), [request("a")])
+    assert str(refused.value).startswith(sentence)
