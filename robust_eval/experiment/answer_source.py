@@ -169,7 +169,10 @@ class SampledSource:
 
     def requests(self, sampler: str, questions: Sequence[Question]) -> list[Request]:
         """Return the requests of one of the source's samplers for the selected questions."""
-        return self.samplers[sampler].requests(questions, self.reply_grader, self.seed)
+        requests = self.samplers[sampler].requests(questions, self.reply_grader, self.seed)
+        if not isinstance(requests, list) or not all(isinstance(each, Request) for each in requests):
+            raise UserError(f"sampler={sampler}: requests() must return a list of Request, not {requests!r:.60}")
+        return requests
 
     def select(self, questions: Sequence[Question], baseline: pa.Table) -> list[Question]:
         """Select the questions that every sampler of the source keeps."""

@@ -108,6 +108,15 @@ class Scoring:
         scores = {
             name: self.metrics[name].score(kept, measured(sampler), self.seed) for name, sampler in sampler_of.items()
         }
+        for name, result in scores.items():
+            if not isinstance(result, Score):
+                raise UserError(f"metric={name}: score() must return a Score, not a {type(result).__name__}")
+            for key, values in result.by_question.items():
+                if len(values) != len(result.question_ids):
+                    raise UserError(
+                        f"metric={name}: {key} has {len(values)} values, but its Score has {len(result.question_ids)} "
+                        "question_ids"
+                    )
         if joins(sampler_of, METHODS_AT_OWN if self.at_own_temperature else METHODS):
             scores = {"profile": profile(kept, scores, self.seed, self.profile_sentence), **scores}
             joined = [name for name in (*METHODS, *OPTIONAL_METHODS) if name in sampler_of]

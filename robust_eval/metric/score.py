@@ -60,6 +60,7 @@ class Score:
         them. Without limits, there is no interval if all questions have the same value.
         """
         limits = self._limits(name) if limits is None else limits
+        values = _floats(name, values)
         self.values[name] = mean_estimate(values, groups, limits)
         self._add_values(name, values, limits)
 
@@ -77,6 +78,7 @@ class Score:
     ) -> None:
         """Add a curve to the score: at each temperature the mean of ``values`` (n, T), as :meth:`add_mean` does."""
         limits = self._limits(name) if limits is None else limits
+        values = _floats(name, values)
         columns = zip(temperatures, values.T, strict=True)
         self.curves[name] = {float(t): mean_estimate(column, groups, limits) for t, column in columns}
         self.add_values(name, values, temperatures, limits)
@@ -137,6 +139,13 @@ class Score:
             if (n := self.n(name)) is not None:
                 flat[f"{name}.n"] = float(n)
         return flat
+
+
+def _floats(name: str, values: Any) -> Floats:
+    try:
+        return np.asarray(values, dtype=float)
+    except (TypeError, ValueError) as problem:
+        raise UserError(f"{name}: the values must be numbers, NaN where undefined: {problem}") from problem
 
 
 HUMAN_LABEL, HUMAN_LABEL_WEIGHT, HUMAN_LABEL_WHOLE = "human_label", "human_label_weight", "human_label_whole"

@@ -25,8 +25,9 @@ from tiny_model import KNOWN, plain_settings, save_tiny_model
 from unseen import unseen
 
 import robust_eval
-from robust_eval import Evaluation, FunctionModel, UserError
+from robust_eval import Evaluation, FunctionModel, Repetition, Score, UserError
 from robust_eval.config.config import Config
+from robust_eval.metric.certainty_metric import AnswerCertainty
 from robust_eval.model.local.transformers import Transformers
 
 QUESTIONS = [
@@ -157,6 +158,23 @@ def test_stored_answers_without_log_probabilities_do_not_make_frs_possible(paris
     robust_eval.run(model=paris, dataset=QUESTIONS, metric="reliability", **settings)
     with pytest.raises(UserError, match=r"^paris returns no log-probabilities"):
         robust_eval.run(model=paris, dataset=QUESTIONS, metric="frs", **settings)
+
+
+def test_what_a_part_returns_instead_is_named(paris: Callable, monkeypatch: pytest.MonkeyPatch):
+    short = Score(["fr", "it"])
+    short.add_share("mine", np.array([1.0]), groups=None)
+    for result, sentence in (
+        (0.5, "score() must return a Score, not a float"),
+        (short, "mine has 1 values, but its Score has 2 question_ids"),
+    ):
+        with monkeypatch.context() as patched:
+            patched.setattr(AnswerCertainty, "score", lambda *_, result=result: result)
+            with pytest.raises(UserError) as refused:
+                robust_eval.run(model=paris, dataset=QUESTIONS, **QUICK)
+            assert str(refused.value) == f"metric=certainty: {sentence}"
+    monkeypatch.setattr(Repetition, "requests", lambda *_: None)
+    with pytest.raises(UserError, match=r"^sampler=repetition: requests\(\) must return a list of Request, not None$"):
+        robust_eval.run(model=paris, dataset=QUESTIONS, **QUICK)
 
 
 def test_a_path_is_a_data_set(paris: Callable, tmp_path: Path):

@@ -5,6 +5,7 @@ import pytest
 from answer_rows import answer_row
 
 from robust_eval.answer import answer_table
+from robust_eval.error import UserError
 from robust_eval.metric.score import Measured, Score, counted_answers, grid, question_groups
 from robust_eval.question import Question
 from robust_eval.stats.estimate import Estimate
@@ -169,3 +170,11 @@ def test_any_other_share_is_a_mean():
     score.add_share("share", values, None)
     mean.add_mean("share", values, None, SHARE)
     assert score.values == mean.values
+
+
+def test_values_may_be_a_list_of_truth_values_but_not_of_texts():
+    score = Score(["a", "b"])
+    score.add_share("mine", [True, False], groups=None)
+    assert score.values["mine"].value == 0.5
+    with pytest.raises(UserError, match=r"^mine: the values must be numbers, NaN where undefined: "):
+        score.add_curve("mine", [["x"], ["y"]], [1.0], groups=None)
