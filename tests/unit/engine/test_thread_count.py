@@ -75,5 +75,5 @@ def test_the_engine_computes_with_the_given_number_or_the_fastest(
     monkeypatch: pytest.MonkeyPatch, given: int | None, used: int
 ):
     seconds(monkeypatch, {1: 4.0, 2: 2.0, 4: 1.0})
-    Local(threads=given).load(SimpleNamespace(uses_torch=True, load=lambda: None))
+    Local(threads=given).load(SimpleNamespace(uses_torch=True, load=lambda: SimpleNamespace(complete=list)))
     assert torch.get_num_threads() == used
