@@ -9,8 +9,10 @@ from transformers import (
     FalconH1Config,
     Gemma3TextConfig,
     GPT2Config,
+    JambaConfig,
     Lfm2Config,
     LlamaConfig,
+    MambaConfig,
     MistralConfig,
     Phi3Config,
     PreTrainedModel,
@@ -61,13 +63,21 @@ OTHERS = {
         **_COMMON, mamba_d_ssm=32, mamba_n_heads=4, mamba_d_head=8, mamba_d_state=8, mamba_n_groups=1
     ),
 }
+WRONG_WITH_A_CACHE = {
+    "mamba": MambaConfig(
+        vocab_size=VOCABULARY, hidden_size=32, state_size=8, num_hidden_layers=2, pad_token_id=0, eos_token_id=2
+    ),
+    "jamba": JambaConfig(
+        **_COMMON, num_experts=2, attn_layer_period=2, attn_layer_offset=1, mamba_d_state=8, use_mamba_kernels=False
+    ),
+}
 
 
 def tiny(
     architecture: str, sharpness: float = 8.0, vocabulary: int = VOCABULARY, positions: int = 128
 ) -> PreTrainedModel:
     """A model with random weights; ``sharpness`` scales its logits, so that its answers are not all equally likely."""
-    config = copy.deepcopy((FULL_ATTENTION | OTHERS)[architecture])
+    config = copy.deepcopy((FULL_ATTENTION | OTHERS | WRONG_WITH_A_CACHE)[architecture])
     config.vocab_size, config.max_position_embeddings = vocabulary, positions
     torch.manual_seed(sum(map(ord, architecture)))
     model = AutoModelForCausalLM.from_config(config).eval()

@@ -87,7 +87,7 @@ def bytes_per_question(model: Any, packed: bool, prompt_tokens: int, answers: in
     logits, which are copied when rows are reordered.
     """
     settings = model.config.get_text_config()
-    heads, hidden = settings.num_attention_heads, settings.hidden_size
+    heads, hidden = getattr(settings, "num_attention_heads", None) or 1, settings.hidden_size  # recurrent: none
     groups = getattr(settings, "num_key_value_heads", None) or heads
     size = getattr(settings, "head_dim", None) or hidden // heads
     inner = getattr(settings, "intermediate_size", None) or 4 * hidden

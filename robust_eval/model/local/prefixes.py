@@ -119,8 +119,8 @@ class SharedPrompt:
 class PrefixRows:
     """Evaluator of prefixes, one row of a batch each, with a key-value cache that is reordered from parent to child.
 
-    All rows of a batch have the same length, without padding or mask. This holds for every architecture that the
-    library can decode with a cache, including recurrent ones.
+    All rows of a batch have the same length, without padding or mask. The library's cache is wrong for some recurrent
+    architectures: see :func:`cache_agrees_with_plain_passes`.
     """
 
     def __init__(self, model: Any, shared: Sequence[int]) -> None:
@@ -144,6 +144,29 @@ class PrefixRows:
     def _forward(self, tokens: Tensor) -> Tensor:
         output = self._model(input_ids=tokens, past_key_values=self._cache, use_cache=True, logits_to_keep=1)
         logits: Tensor = output.logits[:, -1]
+        return logits.float()
+
+
+class WholeSequences:
+    """Evaluator of prefixes by plain passes over the whole sequences, without a cache: slow, and right for all."""
+
+    def __init__(self, model: Any, shared: Sequence[int]) -> None:
+        self._model = model
+
+    def roots(self, prompts: Sequence[Sequence[int]]) -> Tensor:
+        """Return logits (prompts, V) after whole prompts of one length."""
+        self._sequences = np.array([list(prompt) for prompt in prompts])
+        return self._forward()
+
+    def children(self, parents: Ids, tokens: Ids) -> Tensor:
+        """Return logits (m, V) after m prefixes; see :meth:`PrefixRows.children`."""
+        self._sequences = np.concatenate([self._sequences[parents], tokens[:, None]], axis=1)
+        return self._forward()
+
+    @torch.inference_mode()
+    def _forward(self) -> Tensor:
+        sequences = to_device(self._sequences, self._model.device)
+        logits: Tensor = self._model(input_ids=sequences, use_cache=False, logits_to_keep=1).logits[:, -1]
         return logits.float()
 
 
@@ -290,17 +313,45 @@ def agrees_with_plain_passes(model: Any, shared: Sequence[int], prompts: Sequenc
         # any token will do after it; an unlikely one tests as well
         second = packed.children(parents, first)[:].argmin(dim=-1).cpu().numpy()
         packed_logits = packed.children(np.arange(3), second)[:]
-    except (AttributeError, IndexError, KeyError, NotImplementedError, RuntimeError, TypeError, ValueError):
+    except _UNSUPPORTED:
         return False
     tails = np.stack([first, second], axis=1).tolist()
     plain = []
     for parent, tail in zip(parents.tolist(), tails, strict=True):
         sequence = torch.tensor([[*prompts[parent], *tail]], device=model.device)
         plain.append(model(input_ids=sequence, use_cache=False, logits_to_keep=1).logits[0, -1].float())
-    expected = torch.stack(plain)
+    return _agree(packed_logits, torch.stack(plain), model)
+
+
+@torch.inference_mode()
+def cache_agrees_with_plain_passes(model: Any, prompt: Sequence[int]) -> bool:
+    """Return whether :class:`PrefixRows` reproduces this model's logits, on a small tree over this prompt.
+
+    Several recurrent architectures ignore the cache, or continue it wrongly by more than one token.
+    """
+    shared, prompts = prompt[: len(prompt) // 2], [[*prompt], [*prompt[:-2], prompt[0], prompt[-1]]]
+    plain = WholeSequences(model, shared)
+    expected = [plain.roots(prompts)]
+    steps = []
+    for parents in (np.array([1, 1]), np.array([0, 1])):
+        steps.append((parents, expected[-1][parents].topk(2, dim=-1).indices[[0, 1], [0, 1]].cpu().numpy()))
+        expected.append(plain.children(*steps[-1]))
+    try:
+        rows = PrefixRows(model, shared)
+        logits = [rows.roots(prompts), *(rows.children(*step) for step in steps)]
+    except _UNSUPPORTED:
+        return False
+    return _agree(torch.cat(logits), torch.cat(expected), model)
+
+
+_UNSUPPORTED = (AttributeError, IndexError, KeyError, NotImplementedError, RuntimeError, TypeError, ValueError)
+"""Errors of a model that an evaluator of prefixes does not support."""
+
+
+def _agree(logits: Tensor, expected: Tensor, model: Any) -> bool:
+    """Return whether logits of a model are the expected ones, but for rounding."""
     tolerance = 1e-3 if model.dtype == torch.float32 else 0.1
-    error = (packed_logits - expected).square().mean().sqrt()
-    return bool(error <= tolerance * expected.std())
+    return bool((logits - expected).square().mean().sqrt() <= tolerance * expected.std())
 
 
 def tree_attention(

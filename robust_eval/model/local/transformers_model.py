@@ -14,7 +14,14 @@ from robust_eval.model.base import Completion, Item, LanguageModel, Reply, Reque
 from robust_eval.model.local.batching import BatchContext, blocks, group_by_question, growing_blocks
 from robust_eval.model.local.device import bytes_per_question, free_memory, is_out_of_memory, use_faster_linear
 from robust_eval.model.local.exact_tree import Enumerated, enumerate_answers, enumerate_choices
-from robust_eval.model.local.prefixes import PackedPrefixes, Prefixes, PrefixRows, agrees_with_plain_passes
+from robust_eval.model.local.prefixes import (
+    PackedPrefixes,
+    Prefixes,
+    PrefixRows,
+    WholeSequences,
+    agrees_with_plain_passes,
+    cache_agrees_with_plain_passes,
+)
 from robust_eval.model.local.prompt_encoder import ReasoningPrompts, are_traces
 from robust_eval.model.local.sampled_tree import TokenPaths, sample_answers
 from robust_eval.model.local.settings import TransformersSettings
@@ -41,7 +48,8 @@ class TransformersModel(LanguageModel):
         self.texts = AnswerTexts(model, tokenizer, config.prompt_style, config.stop)
         self._max_answers = config.batch_size  # reduced after running out of memory
         self._packs: bool | None = None
-        self._prefixes: tuple[tuple[list[int], bool], Prefixes] | None = None
+        self._rows: type[PrefixRows | WholeSequences] = PrefixRows  # where prefixes are not packed
+        self._prefixes: tuple[tuple[list[int], type[Prefixes]], Prefixes] | None = None
         self._checked_length = 0
         self.bytes_per_question = 0
 
@@ -57,7 +65,11 @@ class TransformersModel(LanguageModel):
             "device": str(self.model.device),
             "threads": torch.get_num_threads(),
             "linear": self._linear,
-            "prefixes": {None: "not asked yet", True: "packed", False: "a row each"}[self._packs],
+            "prefixes": {
+                None: "not asked yet",
+                True: "packed",
+                False: "a row each" if self._rows is PrefixRows else "a row each, without a cache",
+            }[self._packs],
             "attention": "answer_tree" if self._packs else self.model.config._attn_implementation,
             "prompt_style": self.config.prompt_style,
             "thinking_budget": self.config.thinking_budget,
@@ -184,9 +196,9 @@ class TransformersModel(LanguageModel):
     def _prefixes_after(self, batch_context: BatchContext) -> tuple[Prefixes, bool]:
         """Return the loaded model's evaluator of prefixes after the prompts' shared tokens; True if it packs them."""
         packs = self._can_pack(batch_context)
-        if self._prefixes is None or self._prefixes[0] != (batch_context.shared, packs):
-            kind = PackedPrefixes if packs else PrefixRows
-            self._prefixes = (batch_context.shared, packs), kind(self.model, batch_context.shared)
+        kind: type[PackedPrefixes | PrefixRows | WholeSequences] = PackedPrefixes if packs else self._rows
+        if self._prefixes is None or self._prefixes[0] != (batch_context.shared, kind):
+            self._prefixes = (batch_context.shared, kind), kind(self.model, batch_context.shared)
         return self._prefixes[1], packs
 
     def _check_readable(self, requests: Sequence[Request]) -> None:
@@ -259,6 +271,13 @@ class TransformersModel(LanguageModel):
             if not self._packs:
                 message = "model %s: tree attention and separate forward passes differ; using a row for each prefix"
                 log.info(message, self.config.name)
+                if not cache_agrees_with_plain_passes(self.model, sequences[-1]):
+                    self._rows = WholeSequences
+                    log.warning(
+                        "model %s: its forward passes with a cache are wrong in this version of transformers; using "
+                        "passes over whole sequences, which are slower",
+                        self.config.name,
+                    )
         return bool(self._packs)
 
     def _sampled_completions(self, request: Request, paths: TokenPaths, prompt_tokens: int) -> list[Completion]:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from architectures import tiny
+from architectures import WRONG_WITH_A_CACHE, tiny
 from asking import answered
 from json_lines import cases
 from tiny_model import VOCABULARY, byte_tokenizer, save_tiny_model
@@ -509,12 +509,22 @@ def test_answers_that_need_not_be_whole_end_once_they_are_right_whatever_follows
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("architecture", ["mistral_short_window", "gemma3_short_window"])
-def test_a_window_that_only_the_answers_exceed_is_respected(architecture: str):
-    network = tiny(architecture, vocabulary=VOCABULARY)  # sees 6 tokens
+@pytest.mark.parametrize(
+    ("architecture", "prefixes"),
+    [
+        ("mistral_short_window", "a row each"),
+        ("gemma3_short_window", "a row each"),
+        *((architecture, "a row each, without a cache") for architecture in WRONG_WITH_A_CACHE),
+    ],
+)
+def test_a_window_that_only_the_answers_exceed_is_respected_and_a_cache_that_is_wrong_is_not_used(
+    architecture: str, prefixes: str
+):
+    network = tiny(architecture, vocabulary=VOCABULARY)  # a window has 6 tokens
     config = Transformers(name="tiny", path="nowhere", prompt_style="plain")
     model = TransformersModel(config, network, byte_tokenizer())
-    asked = [Request(name, 0, Prompt("", (), name), (1.0,), 4, 8, seed=0) for name in ("ab", "abc")]
+    shots = (("one shot", "1"),)
+    asked = [Request(name, 0, Prompt("", shots, name), (1.0,), 4, 8, seed=0) for name in ("ab", "abc")]
     longest = 0
     for reply in answered(model, asked):
         prompt = model._encode(reply.request.prompt)
@@ -525,7 +535,7 @@ def test_a_window_that_only_the_answers_exceed_is_respected(architecture: str):
             assert completion.token_logprobs == pytest.approx(expected, abs=1e-4)
             longest = max(longest, ids.shape[1])
     assert longest > 8
-    assert model.description()["prefixes"] == "a row each"
+    assert model.description()["prefixes"] == prefixes
 
 
 def test_a_request_is_answered_also_when_it_is_the_only_one(folder: Path):
