@@ -182,9 +182,9 @@ class ReasoningPrompts:
         )
 
     @property
-    def stop(self) -> tuple[bytes, ...]:
+    def stop(self) -> tuple[str, ...]:
         """Stop strings of a reasoning trace: its end tag."""
-        return (self._thinking.end.encode(),)
+        return (self._thinking.end,)
 
     def prompt(self, request: Request) -> list[int]:
         """Return the tokens before the reasoning trace, or before the answer after it."""

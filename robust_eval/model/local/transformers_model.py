@@ -113,7 +113,7 @@ class TransformersModel(LanguageModel):
         encoded: list[tuple[list[int], Request]],
         missing: Set[Item],
         batch_context: BatchContext | None,
-        stop: tuple[bytes, ...] = (),
+        stop: tuple[str, ...] = (),
     ) -> Iterator[list[Reply]]:
         """Yield the replies to the missing requests in blocks, in their order; ``stop`` are additional stop strings."""
         sizes, max_answers = self.config.block_sizes, self.config.max_answers_at_once
@@ -145,7 +145,7 @@ class TransformersModel(LanguageModel):
         thinking = self._thinking
         assert thinking is not None
         prompt = self._encode(request.prompt)
-        (traced,) = self._generate([(prompt, thinking.request(request))], (thinking.end.encode(),))
+        (traced,) = self._generate([(prompt, thinking.request(request))], (thinking.end,))
         traces = traced.completions
         continuations = [(thinking.prompt(prompt, trace), thinking.answer(request, trace)) for trace in traces]
         answers = [answer for reply in self._generate(continuations) for answer in reply.completions]
@@ -171,7 +171,7 @@ class TransformersModel(LanguageModel):
                 replies = self._generate([(trace_prompts.prompt(request), request) for request in together])
                 yield [trace_prompts.read(reply) for reply in replies if reply.request.item in missing]
 
-    def _generate(self, encoded: list[tuple[list[int], Request]], stop: tuple[bytes, ...] = ()) -> list[Reply]:
+    def _generate(self, encoded: list[tuple[list[int], Request]], stop: tuple[str, ...] = ()) -> list[Reply]:
         """Generate the loaded model's reply to each request, in their order; ``stop`` are additional stop strings."""
         order = sorted(range(len(encoded)), key=lambda place: len(encoded[place][0]))
         ascending = [encoded[place] for place in order]
@@ -214,7 +214,7 @@ class TransformersModel(LanguageModel):
             raise UserError(f"model {self.config.name}: {problem}; choose {instead}") from problem
 
     def _replies(
-        self, prefixes: Prefixes, block: Sequence[tuple[list[int], Request]], stop: tuple[bytes, ...] = ()
+        self, prefixes: Prefixes, block: Sequence[tuple[list[int], Request]], stop: tuple[str, ...] = ()
     ) -> Iterator[list[Reply]]:
         """Yield the loaded model's replies to a block; if they exceed the memory, to one half after the other."""
         problem = None
@@ -236,11 +236,12 @@ class TransformersModel(LanguageModel):
             yield from self._replies(prefixes, half, stop)
 
     def _reply_block(
-        self, prefixes: Prefixes, block: Sequence[tuple[list[int], Request]], stop: tuple[bytes, ...]
+        self, prefixes: Prefixes, block: Sequence[tuple[list[int], Request]], stop: tuple[str, ...]
     ) -> list[Reply]:
         prompts, requests = [ids for ids, _ in block], [request for _, request in block]
         enumeration, vocabulary = requests[0].enumeration, self.texts.vocabularies[requests[0].first_line]
-        vocabulary = replace(vocabulary, stop=(*vocabulary.stop, *stop)) if stop else vocabulary
+        if stop:
+            vocabulary = self.texts.stopping_at(stop, requests[0].first_line)
         if enumeration is None:
             sampled = sample_answers(prefixes, requests, prompts, vocabulary, self.generation)
             completions = [

@@ -1,7 +1,7 @@
 """Vocabulary of a model as the parts of answers, the outcome of each next token, and the text of an answer."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -212,6 +212,19 @@ class AnswerTexts:
                 carrying -= 1
         return answer, carrying
 
+    def stopping_at(self, stop: Sequence[str], first_line: bool) -> Vocabulary:
+        """Return the vocabulary of answers that also end before any of the strings ``stop``."""
+        vocabulary = self.vocabularies[first_line]
+        ends = vocabulary.ends.copy()
+        ends[self._special(stop, len(ends))] = True
+        strings = (*vocabulary.stop, *(each.encode() for each in stop))
+        return replace(vocabulary, ends=ends, stop=strings, read_texts=lambda: vocabulary.texts)
+
+    def _special(self, stop: Iterable[str], size: int) -> list[int]:
+        """Return the special tokens among the stop strings, which the texts of tokens do not have."""
+        added = self._tokenizer.added_tokens_decoder.items()
+        return [token for token, each in added if each.special and each.content in stop and token < size]
+
     def _vocabulary(self, model: Any, first_line: bool) -> Vocabulary:
         """Return the tokens that end an answer (the ``first_line`` or all of a reply), and those that carry its text.
 
@@ -221,7 +234,7 @@ class AnswerTexts:
         ends, carries = np.zeros(size, dtype=bool), np.ones(size, dtype=bool)
         eos = model.generation_config.eos_token_id
         end_ids = {*(eos if isinstance(eos, list) else [eos]), self._tokenizer.eos_token_id} - {None}
-        for token in end_ids:
+        for token in (*end_ids, *self._special(self._stop, size)):
             ends[token], carries[token] = True, False
         if first_line and not self._chat:
             ids = [[token] for token in range(min(size, len(self._tokenizer)))]

@@ -2,15 +2,17 @@
 plain passes and draws.
 """
 
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from architectures import tiny
 from asking import answered
 from scipy import stats
-from tiny_model import save_tiny_model
+from tiny_model import CHAT_TEMPLATE, byte_tokenizer, save_tiny_model
 
 from robust_eval.error import UserError
 from robust_eval.model.base import Completion, Enumeration, Reasoning, Request
@@ -90,6 +92,28 @@ def test_a_thought_that_ends_by_itself_is_not_ended_for_the_model(folder: Path):
     ended = [c for c in completions if c.reasoning_tokens < 200]
     assert 0 < len(ended) < 10
     assert all("/" not in c.reasoning for c in completions)
+
+
+def test_a_special_token_ends_a_thought_and_an_answer_where_it_is_a_tag_or_a_stop_string(tmp_path: Path):
+    tokenizer = byte_tokenizer(CHAT_TEMPLATE)
+    tokenizer.add_special_tokens({"additional_special_tokens": ["</think>", "<end>"]})
+    tokenizer.save_pretrained(tmp_path)
+    tiny("llama", vocabulary=len(tokenizer), positions=512).save_pretrained(tmp_path)
+    tag, end = tokenizer.convert_tokens_to_ids(["</think>", "<end>"])
+
+    (traces,) = ask(load(tmp_path), thoughts(trials=20, most=200, temperature=2.0))
+    assert any(tag in trace.token_ids for trace in traces)
+    assert all(tag not in trace.token_ids[:-1] for trace in traces)
+    (completions,) = ask(load(tmp_path, thinking_budget=200), request(trials=20, temperatures=(2.0,)))
+    assert any(completion.reasoning_tokens < 200 for completion in completions)
+
+    asked = replace(request(trials=40, temperatures=(2.0,)), max_new_tokens=100)
+    (answers,) = ask(load(tmp_path, stop=["<end>"]), asked)
+    ended = [answer for answer in answers if end in answer.token_ids]
+    assert ended
+    for answer in ended:
+        assert (answer.token_ids.index(end), answer.finish_reason) == (len(answer.token_ids) - 1, "stop")
+        assert answer.answer_tokens == len(answer.token_ids) - 1
 
 
 def test_with_a_budget_of_nothing_the_model_answers_at_once(folder: Path):
