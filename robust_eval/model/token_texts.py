@@ -148,6 +148,8 @@ def token_texts(tokenizer: Any, size: int) -> TokenTexts:
 
     ValueError if the tokenizer's decoder is unknown, or the texts do not add up to the decoded ones.
     """
+    if getattr(tokenizer, "backend_tokenizer", None) is None:
+        raise ValueError("the texts of its tokens are unknown: its tokenizer is Python code, without a tokenizer.json")
     decoder = json.dumps(json.loads(tokenizer.backend_tokenizer.to_str())["decoder"])
     written: Callable[[str], bytes]
     literal: Callable[[str], bytes]

@@ -235,10 +235,13 @@ class AnswerTexts:
         eos = model.generation_config.eos_token_id
         end_ids = {*(eos if isinstance(eos, list) else [eos]), self._tokenizer.eos_token_id} - {None}
         for token in (*end_ids, *self._special(self._stop, size)):
-            ends[token], carries[token] = True, False
+            if token < size:  # the model writes no other
+                ends[token], carries[token] = True, False
         if first_line and not self._chat:
             ids = [[token] for token in range(min(size, len(self._tokenizer)))]
-            texts = self._tokenizer.backend_tokenizer.decode_batch(ids, skip_special_tokens=False)
+            backend = getattr(self._tokenizer, "backend_tokenizer", None)  # none of a tokenizer in Python
+            decode = self._tokenizer.batch_decode if backend is None else backend.decode_batch
+            texts = decode(ids, skip_special_tokens=False)
             for token, text in enumerate(texts):
                 if "\n" in text:
                     ends[token] = True

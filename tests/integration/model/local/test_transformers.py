@@ -14,6 +14,7 @@ from architectures import WRONG_WITH_A_CACHE, tiny
 from asking import answered
 from json_lines import cases
 from tiny_model import VOCABULARY, byte_tokenizer, save_tiny_model
+from transformers import ByT5Tokenizer
 
 from robust_eval.error import UserError
 from robust_eval.grader.matching import Matching
@@ -536,6 +537,21 @@ def test_a_window_that_only_the_answers_exceed_is_respected_and_a_cache_that_is_
             longest = max(longest, ids.shape[1])
     assert longest > 8
     assert model.description()["prefixes"] == prefixes
+
+
+def test_a_tokenizer_in_python_and_an_end_token_that_the_model_lacks_are_usable(tmp_path: Path):
+    tokenizer = ByT5Tokenizer()
+    tokenizer.save_pretrained(tmp_path)
+    network = tiny("llama", vocabulary=len(tokenizer), positions=512)
+    network.generation_config.eos_token_id = [1, len(tokenizer) + 5]
+    network.save_pretrained(tmp_path)
+    model = load(tmp_path, prompt_style="plain")
+    ends = np.flatnonzero(model.texts.vocabularies[True].ends).tolist()
+    assert ends == [1, tokenizer.convert_tokens_to_ids("\n")]
+    ((_, completions, *_),) = answered(model, [request("Two?", 3, (0.0, 1.0))])
+    assert len(completions) == 6
+    with pytest.raises(UserError, match=r"^model tiny: .* its tokenizer is Python code, .*; choose sampler=temp"):
+        list(answered(model, [replace(free_request("Two?"), enumeration=Enumeration(5, (0.5, 1.0)))]))
 
 
 def test_a_request_is_answered_also_when_it_is_the_only_one(folder: Path):
