@@ -4,16 +4,22 @@ A model reasons before each answer (``model.thinking_budget``), or its reasoning
 it (``sampler=thinking``, docs/thinking.md).
 """
 
+import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
+from robust_eval.error import UserError, first_line
 from robust_eval.model.base import Completion, Reply, Request
 from robust_eval.model.local.batching import in_order
 from robust_eval.prompt.prompt import Prompt
 
 TEMPLATE_DATE = "26 Jul 2024"
 """Date for chat templates that write one (Llama 3): the current date would change the answers every day."""
+_CURRENT_DATE = re.compile(r"""strftime_now\(\s*(['"])(.*?)\1\s*\)""")
+"""Call of a function in a chat template, with the form of the current date."""
 
 
 @dataclass
@@ -26,7 +32,7 @@ class ChatTemplate:
     """true: the system line is a separate message; false: it begins the first user message; null: true if the
     template supports system messages."""
     date: str = TEMPLATE_DATE
-    """Date for templates that contain today's date."""
+    """Date for templates that contain today's date; another form than the default's is shown as it is."""
     thinking_end: str = "</think>"
     """The tag with which the model ends its reasoning. The reasoning begins with the same tag without the slash."""
 
@@ -53,6 +59,7 @@ class PromptEncoder:
         self._opened = opened
         template = template or ChatTemplate()
         self._options: dict[str, Any] = {"tokenize": False, "add_generation_prompt": True, "date_string": template.date}
+        self._date = template.date
         if template.enable_thinking is not None:
             self._options["enable_thinking"] = template.enable_thinking
         has_system_role = (
@@ -64,10 +71,31 @@ class PromptEncoder:
         if not self._chat:
             text, special = prompt.text(), True
         else:  # the template writes the special tokens itself
-            messages = prompt.messages(self._system_role)
-            text = self._opened(self._tokenizer.apply_chat_template(messages, **self._options))
-            special = False
+            text, special = self._opened(self._filled_template(prompt)), False
         return list(self._tokenizer(text, add_special_tokens=special).input_ids)
+
+    def _filled_template(self, prompt: Prompt) -> str:
+        from jinja2 import TemplateError
+
+        messages = prompt.messages(self._system_role)
+        template = _CURRENT_DATE.sub(self._fixed_date, self._tokenizer.get_chat_template())
+        try:
+            text: str = self._tokenizer.apply_chat_template(messages, chat_template=template, **self._options)
+        except (TemplateError, TypeError) as problem:
+            raise UserError(
+                f"the model's chat template cannot show this prompt ({first_line(problem)}): set "
+                "model.chat_template.system_role=false, sampler.prompts=builtin:zero_shot.yaml, which has no "
+                "exemplars, or model.prompt_style=plain"
+            ) from problem
+        return text
+
+    def _fixed_date(self, current: re.Match[str]) -> str:
+        """Return the date of the settings in place of the current date of a chat template, in its form."""
+        try:
+            date = datetime.strptime(self._date, "%d %b %Y").strftime(current[2])
+        except ValueError:
+            date = self._date
+        return json.dumps(date, ensure_ascii=False)
 
     def in_order(self, requests: Sequence[Request]) -> list[tuple[list[int], Request]]:
         """Return the requests with their encoded prompts (token ids), in the order of evaluation."""
@@ -81,7 +109,7 @@ def _shows_system_role(tokenizer: Any) -> bool:
     messages = Prompt("SYSTEM LINE", (), "question").messages()
     try:
         return "SYSTEM LINE" in tokenizer.apply_chat_template(messages, tokenize=False)
-    except TemplateError:
+    except (TemplateError, TypeError):
         return False
 
 

@@ -23,6 +23,7 @@ from robust_eval.model.local import batching, transformers_model, vocabulary
 from robust_eval.model.local import settings as local_settings
 from robust_eval.model.local.batching import BatchContext
 from robust_eval.model.local.prefixes import PackedPrefixes, PrefixRows, agrees_with_plain_passes
+from robust_eval.model.local.prompt_encoder import TEMPLATE_DATE, ChatTemplate
 from robust_eval.model.local.transformers import Transformers
 from robust_eval.model.local.transformers_model import TransformersModel
 from robust_eval.model.reply_tables import answers_of
@@ -224,10 +225,36 @@ def test_answers_of_several_lines_are_stored_apart():
     assert answers_key(identity, replace(asked, first_line=False)) != answers_key(identity, asked)
 
 
-def test_the_date_in_a_template_is_always_the_same(folder: Path):
+@pytest.mark.parametrize(
+    ("shown", "date", "expected"),
+    [
+        ("date_string or strftime_now('%d %b %Y')", TEMPLATE_DATE, "26 Jul 2024"),
+        ("strftime_now('%Y-%m-%d')", TEMPLATE_DATE, "2024-07-26"),
+        ("strftime_now('%d %B %Y')", "1 Jan 2030", "01 January 2030"),
+        ("strftime_now('%Y-%m-%d')", "2030-01-01", "2030-01-01"),
+    ],
+)
+def test_the_date_in_a_template_is_always_the_same(folder: Path, shown: str, date: str, expected: str):
+    model = load(folder, prompt_style="chat", chat_template=ChatTemplate(date=date))
+    model.tokenizer.chat_template = f"{{{{ {shown} }}}} {{{{ messages[-1].content }}}}"
+    assert model.tokenizer.decode(model._encode(request("Two?").prompt)) == f"{expected} Two?"
+
+
+@pytest.mark.parametrize(
+    ("template", "reason"),
+    [
+        ("{% for m in messages if m.role == 'assistant' %}{{ raise_exception('no exemplars') }}{% endfor %}", "no ex"),
+        ("{{ messages[0].content.text.lower() }}", "'str object' has no attribute 'text'"),
+        ("{{ messages[0].content + 1 }}", "can only concatenate str"),
+        ("{% for m in messages %}", "Unexpected end of template"),
+    ],
+)
+def test_a_template_that_refuses_the_prompt_ends_the_run_in_one_sentence(folder: Path, template: str, reason: str):
     model = load(folder, prompt_style="chat")
-    model.tokenizer.chat_template = "{{ date_string or strftime_now('%d %b %Y') }}{{ messages[-1].content }}"
-    assert model.tokenizer.decode(model._encode(request("Two?").prompt)) == "26 Jul 2024Two?"
+    model.tokenizer.chat_template = template
+    model = TransformersModel(model.config, model.model, model.tokenizer)
+    with pytest.raises(UserError, match=rf"^the model's chat template cannot show this prompt \({reason}.*\): set mod"):
+        list(answered(model, [request("Two?")]))
 
 
 def test_a_device_that_is_not_there_is_named(folder: Path):
