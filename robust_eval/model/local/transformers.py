@@ -4,7 +4,6 @@ import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 
 from robust_eval.error import UserError, first_line
@@ -87,7 +86,6 @@ class Transformers(TransformersSettings, ModelConfig):
     def load(self) -> "TransformersModel":
         """Load weights and tokenizer with transformers; UserError names a missing part."""
         import torch
-        from safetensors import SafetensorError
         from transformers import AutoModelForCausalLM
 
         from robust_eval.model.local.transformers_model import TransformersModel  # it imports torch
@@ -103,10 +101,18 @@ class Transformers(TransformersSettings, ModelConfig):
         tokenizer = self._tokenizer()
         folder = str(self._folder())
         try:
-            model = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype), **where)
+            model, info = AutoModelForCausalLM.from_pretrained(
+                folder, dtype=getattr(torch, dtype), output_loading_info=True, **where
+            )
             model = model.to(device).eval()
-        except (ImportError, OSError, RuntimeError, SafetensorError, UnpicklingError, ValueError) as problem:
+        except Exception as problem:  # the library, and the model's own code, raise many kinds
             raise UserError(f"model {self.name}: {self.path} cannot be loaded: {first_line(problem)}") from problem
+        if missing := sorted(info["missing_keys"]):  # the library draws them at random
+            names = f"{', '.join(missing[:3])}{', …' if len(missing) > 3 else ''}"
+            raise UserError(
+                f"model {self.name}: {self.path} cannot be loaded: it lacks weights of a causal language "
+                f"model ({names})"
+            )
         if device.startswith("cuda"):
             # cuDNN's attention plans every new shape of a batch of prompts, which took 1 s for 16 questions
             torch.backends.cuda.enable_cudnn_sdp(False)
@@ -138,9 +144,9 @@ class Transformers(TransformersSettings, ModelConfig):
         folder = str(self._folder())
         try:
             tokenizer = AutoTokenizer.from_pretrained(folder, **where)
-        except (ImportError, OSError, RuntimeError, ValueError) as problem:
+        except Exception as problem:  # the library, and the model's own code, raise many kinds
             reason = first_line(problem)
-            if "instantiate the backend tokenizer" in reason:
+            if "instantiate the backend tokenizer" in reason or isinstance(problem, KeyError):
                 reason = "it has no readable tokenizer (tokenizer.json, tokenizer.model); save one next to it"
             raise UserError(f"model {self.name}: {self.path} cannot be loaded: {reason}") from problem
         if self.prompt_style == "chat" and not tokenizer.chat_template:

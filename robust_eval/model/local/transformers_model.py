@@ -40,7 +40,13 @@ class TransformersModel(LanguageModel):
         self.config = config
         self.model = model
         self.tokenizer = tokenizer
-        self.generation = config.generation.effective(model.generation_config)
+        try:
+            self.generation = config.generation.effective(model.generation_config)
+        except ValueError as problem:
+            raise UserError(
+                f"model.generation.preset={config.generation.preset}: in the generation_config of model {config.name}, "
+                f"{problem}: set model.generation.preset=full, and the other settings of model.generation"
+            ) from problem
         self._parameters = model.num_parameters()
         self._linear = use_faster_linear(model)
         self._thinking = config.thinking(tokenizer)

@@ -19,6 +19,7 @@ from transformers import ByT5Tokenizer
 from robust_eval.error import UserError
 from robust_eval.grader.matching import Matching
 from robust_eval.model.base import Completion, Enumeration, Reply, Request
+from robust_eval.model.generation import Generation
 from robust_eval.model.local import batching, transformers_model, vocabulary
 from robust_eval.model.local import settings as local_settings
 from robust_eval.model.local.batching import BatchContext
@@ -101,6 +102,26 @@ def test_a_folder_whose_model_cannot_be_loaded_is_named(
     with pytest.raises(UserError) as problem:
         load(tmp_path)
     assert str(problem.value).startswith(f"model tiny: {tmp_path} cannot be loaded: {reason.format(base=tmp_path)}")
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "reason"),
+    [
+        ("config.json", {"num_hidden_layers": 3}, "it lacks weights of a causal language model (model.layers.2."),
+        ("config.json", {"hidden_size": "x"}, "Validation error for field 'hidden_size'"),
+        ("tokenizer.json", None, "it has no readable tokenizer (tokenizer.json, tokenizer.model); save one next to it"),
+        ("generation_config.json", {"top_k": -1}, "top_k must be 0 (off) or more, not -1: set model.generation.preset"),
+    ],
+)
+def test_files_of_a_model_that_do_not_belong_together_are_named(
+    folder: Path, tmp_path: Path, file: str, change: dict | None, reason: str
+):
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    content = {} if change is None else json.loads((tmp_path / file).read_text()) | change
+    (tmp_path / file).write_text(json.dumps(content))
+    with pytest.raises(UserError) as problem:
+        load(tmp_path, generation=Generation(preset="repository"))
+    assert reason in str(problem.value)
 
 
 def test_a_hub_model_without_a_hub_is_named():
