@@ -167,9 +167,16 @@ class LevelDraws:
             blocks, log_totals, offsets, drawn_values, log_weights = drawn
             tokens[self._sampled], values[self._sampled] = blocks * BLOCK + offsets[:, 0], drawn_values[:, 0]
             logprobs[self._sampled] = log_weights[:, 0] - log_totals[self._pair]
+        refuse_undefined(normalisers)
         at_one = np.subtract(values, normalisers[self._node], dtype=np.float32)  # as precise as the logits
         top = np.subtract(likeliest, normalisers[:, None], dtype=np.float32)
         return TokenDraws(tokens, at_one, logprobs, top)
+
+
+def refuse_undefined(totals: Floats) -> None:
+    """Raise FloatingPointError if a sum over logits is infinite or not a number, as they then are."""
+    if not np.isfinite(totals).all():
+        raise FloatingPointError("its logits are infinite or not numbers")
 
 
 def _in_blocks(weights: Tensor) -> Tensor:
@@ -183,7 +190,8 @@ def _pick(weights: Tensor, uniform: Tensor) -> Tensor:
     """Draw indices (a,) with probability ∝ weights (a, m) ≥ 0 by the inverse cumulative distribution.
 
     A float64 ``uniform`` (a,) below 1 times the sum is below the sum, however it is rounded, so that no weight of 0 is
-    drawn.
+    drawn. Of undefined weights it is the last (:func:`refuse_undefined`).
     """
     cumulative = weights.cumsum(dim=-1)
-    return torch.searchsorted(cumulative, uniform[:, None] * cumulative[:, -1:], right=True).squeeze(1)
+    index = torch.searchsorted(cumulative, uniform[:, None] * cumulative[:, -1:], right=True).squeeze(1)
+    return index.clamp_(max=weights.shape[-1] - 1)

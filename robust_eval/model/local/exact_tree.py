@@ -18,7 +18,7 @@ from torch import Tensor
 from robust_eval.model.base import Curve, EnumeratedAnswers, Floats, Request, normalize_to_accuracy
 from robust_eval.model.generation import Generation
 from robust_eval.model.local.device import fetched, rows_per_batch, sent, to_device
-from robust_eval.model.local.draw import answer_uniforms
+from robust_eval.model.local.draw import answer_uniforms, refuse_undefined
 from robust_eval.model.local.level_outcomes import (
     SD_BEGUN,
     SD_OPEN,
@@ -423,6 +423,7 @@ def enumerate_choices(
     padded = [ids for choices in sets for ids in choices + [np.empty(0, dtype=np.intp)] * (max_choices - len(choices))]
     logits = generation.penalized(prefixes.roots(prompts)[:], [list(prompt) for prompt in prompts])
     log_total, all_shares = tempered_masses(logits, temperatures, TokenSets.of(padded), generation).arrays()
+    refuse_undefined(log_total)
     trees = []
     for row, (request, choices) in enumerate(zip(requests, sets, strict=True)):
         other_tokens = np.setdiff1d(np.arange(len(vocabulary.ends)), np.concatenate(choices))

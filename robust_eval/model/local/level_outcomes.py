@@ -13,6 +13,7 @@ from torch import Tensor
 from robust_eval.model.base import Floats
 from robust_eval.model.generation import Generation
 from robust_eval.model.local.device import fetched, sent, to_device
+from robust_eval.model.local.draw import refuse_undefined
 from robust_eval.model.local.tempered import Masses, offset_logprobs, possible_masks, tempered_masses
 from robust_eval.model.local.thinning import TreeScores, score_blocks, topk
 from robust_eval.model.local.vocabulary import NextTokenSets, TokenSets
@@ -101,6 +102,7 @@ def outcomes(
     columns = masses.log_total, masses.shares, logits[rows, tokens], likeliest_wrong, likeliest, index
     arrays = fetched(*columns, scores, masses.highest, *candidates, *cut)
     log_total, shares, value, wrong, top, top_ids, top_scores, highest, *rest = arrays
+    refuse_undefined(log_total)
     largest, masks = rest[: len(candidates)], rest[len(candidates) :]
     row = np.repeat(certain, width)
     logprobs = offset_logprobs(top.ravel(), highest[row], log_total[row], temperatures, masks)

@@ -226,6 +226,11 @@ class TransformersModel(LanguageModel):
         problem = None
         try:
             replies = self._reply_block(prefixes, block, stop)
+        except FloatingPointError as undefined:
+            raise UserError(
+                f"model {self.config.name}: {undefined} with model.dtype={self.config.effective_dtype}: set "
+                "model.dtype=float32, or check its weights"
+            ) from undefined
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise

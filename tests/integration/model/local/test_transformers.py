@@ -602,6 +602,26 @@ def test_a_tokenizer_in_python_and_an_end_token_that_the_model_lacks_are_usable(
         list(answered(model, [replace(free_request("Two?"), enumeration=Enumeration(5, (0.5, 1.0)))]))
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"temperatures": (0.0,)},
+        {"temperatures": (1.0,)},
+        {"enumeration": Enumeration(16, (0.5, 1.0, 2.0, 4.0))},
+        {"enumeration": Enumeration(16, (0.5, 1.0), Matching().choices(Question("q", "q", choices=("a", "b"))))},
+    ],
+    ids=["greedy", "drawn", "enumerated", "choices"],
+)
+def test_logits_that_are_no_numbers_end_the_run_in_one_sentence(folder: Path, change: dict):
+    model = load(folder, prompt_style="plain", dtype="float16")
+    with torch.no_grad():
+        model.model.model.norm.weight.fill_(60_000)  # too much for float16
+    with pytest.raises(UserError) as problem:
+        list(answered(model, [replace(free_request("Two?"), **change)]))
+    expected = "its logits are infinite or not numbers with model.dtype=float16: set model.dtype=float32, or check its"
+    assert str(problem.value) == f"model tiny: {expected} weights"
+
+
 def test_a_request_is_answered_also_when_it_is_the_only_one(folder: Path):
     model = load(folder, prompt_style="plain")
     ((asked, completions, curve, _),) = answered(model, [request("Two?", 2, (0.0, 1.0))])
