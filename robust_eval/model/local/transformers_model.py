@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import asdict, replace
+from functools import cached_property
 from itertools import cycle, islice
 from typing import Any
 
@@ -125,7 +126,7 @@ class TransformersModel(LanguageModel):
         sizes, max_answers = self.config.block_sizes, self.config.max_answers_at_once
         divided = [encoded] if batch_context else growing_blocks(encoded, max_answers, sizes)
         batch_context = batch_context or BatchContext.of(encoded)
-        prefixes, packs = self._prefixes_after(batch_context)
+        prefixes, packs = self._prefixes_after(batch_context, encoded)
         self.bytes_per_question = bytes_per_question(
             self.model, packs, len(batch_context.longest[-1]), batch_context.answers, batch_context.new_tokens
         )
@@ -182,7 +183,7 @@ class TransformersModel(LanguageModel):
         order = sorted(range(len(encoded)), key=lambda place: len(encoded[place][0]))
         ascending = [encoded[place] for place in order]
         batch_context = BatchContext.of(ascending)
-        prefixes, packs = self._prefixes_after(batch_context)
+        prefixes, packs = self._prefixes_after(batch_context, encoded)
         size = bytes_per_question(
             self.model, packs, len(batch_context.longest[-1]), batch_context.answers, batch_context.new_tokens
         )
@@ -199,13 +200,55 @@ class TransformersModel(LanguageModel):
                 results += replies
         return [results[order.index(place)] for place in range(len(encoded))]
 
-    def _prefixes_after(self, batch_context: BatchContext) -> tuple[Prefixes, bool]:
+    def _prefixes_after(
+        self, batch_context: BatchContext, encoded: Sequence[tuple[list[int], Request]]
+    ) -> tuple[Prefixes, bool]:
         """Return the loaded model's evaluator of prefixes after the prompts' shared tokens; True if it packs them."""
+        self._check_tokens(encoded)
         packs = self._can_pack(batch_context)
         kind: type[PackedPrefixes | PrefixRows | WholeSequences] = PackedPrefixes if packs else self._rows
         if self._prefixes is None or self._prefixes[0] != (batch_context.shared, kind):
             self._prefixes = (batch_context.shared, kind), kind(self.model, batch_context.shared)
         return self._prefixes[1], packs
+
+    def _check_tokens(self, encoded: Sequence[tuple[list[int], Request]]) -> None:
+        """Raise UserError for prompts with tokens that the loaded model lacks, or with more than it has positions for.
+
+        A model without a table of positions is only warned of, once.
+        """
+        size = self.model.get_input_embeddings().weight.shape[0]
+        if (largest := max(max(ids) for ids, _ in encoded)) >= size:
+            token = self.tokenizer.convert_ids_to_tokens(largest)
+            raise UserError(
+                f"model {self.config.name}: the token {token!r} of a prompt has the number {largest}, but the model "
+                f"has only {size} tokens: use the tokenizer with which it was trained"
+            )
+        prompt, answer = max(((len(ids), request.max_new_tokens) for ids, request in encoded), key=sum)
+        limit, length = self._positions, prompt + answer - 1  # the last token is not evaluated
+        if limit is None or length <= max(limit, self._checked_length):
+            return
+        problem = (
+            f"model {self.config.name}: a prompt of {prompt} tokens with an answer of {answer} exceeds the {limit} "
+            "tokens of its context"
+        )
+        if self._has_position_table:
+            raise UserError(f"{problem}: leave out long questions, use fewer exemplars, or reduce max_new_tokens")
+        log.warning("%s: such answers are unreliable", problem)
+
+    @cached_property
+    def _positions(self) -> int | None:
+        """Maximum number of tokens that the loaded model is made for; None if unknown."""
+        return getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
+
+    @cached_property
+    def _has_position_table(self) -> bool:
+        """True if the loaded model looks up positions in a table, which ends at the last one."""
+        assert self._positions is not None
+        tokens = self.model.get_input_embeddings()
+        tables = [each for each in self.model.modules() if isinstance(each, torch.nn.Embedding) and each is not tokens]
+        buffers = [len(each) for name, each in self.model.named_buffers() if name.endswith("embed_positions")]
+        sizes = {*buffers, *(table.num_embeddings for table in tables)}
+        return bool(sizes & {self._positions, self._positions + 2})  # OPT and BART have two more
 
     def _check_readable(self, requests: Sequence[Request]) -> None:
         """Raise UserError if the texts of the loaded model's tokens are needed and unreadable."""
@@ -275,10 +318,14 @@ class TransformersModel(LanguageModel):
         """
         length = len(batch_context.longest[-1]) + batch_context.new_tokens
         if length > self._checked_length:
+            limit = self._positions
+            is_limited = limit is not None and (length - 1 <= limit or self._has_position_table)
+            most = limit - 2 if limit is not None and is_limited else None  # the comparison appends two tokens
             sequences = [
-                [*prompt, *islice(cycle(prompt), batch_context.new_tokens)] for prompt in batch_context.longest
+                [*prompt, *islice(cycle(prompt), batch_context.new_tokens)][:most] for prompt in batch_context.longest
             ]
-            self._packs = agrees_with_plain_passes(self.model, batch_context.shared, sequences)
+            shared = batch_context.shared[: min(map(len, sequences)) - 2]
+            self._packs = agrees_with_plain_passes(self.model, shared, sequences)
             self._checked_length = length
             if not self._packs:
                 message = "model %s: tree attention and separate forward passes differ; using a row for each prefix"

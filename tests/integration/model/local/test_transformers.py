@@ -622,6 +622,37 @@ def test_logits_that_are_no_numbers_end_the_run_in_one_sentence(folder: Path, ch
     assert str(problem.value) == f"model tiny: {expected} weights"
 
 
+def test_prompts_beyond_the_context_are_refused_with_a_table_of_positions_and_warned_of_without(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    def tokens(architecture: str, text: str, number: int) -> list[int]:
+        tiny(architecture, vocabulary=VOCABULARY, positions=64).save_pretrained(tmp_path)
+        byte_tokenizer().save_pretrained(tmp_path)
+        asked = Request("q", 0, Prompt("", (), text), (2.0,), 1, number, seed=3)
+        ((_, (completion,), *_),) = answered(load(tmp_path, prompt_style="plain"), [asked])
+        return completion.token_ids
+
+    problem = "model tiny: a prompt of 60 tokens with an answer of 6 exceeds the 64 tokens of its context: "
+    for architecture in ("gpt2", "llama"):
+        assert len(tokens(architecture, "x" * 60, 5)) == 5
+        assert len(tokens(architecture, "x" * 64, 1)) == 1
+    assert problem not in caplog.text
+    with pytest.raises(UserError) as refused:
+        tokens("gpt2", "x" * 60, 6)
+    assert str(refused.value) == f"{problem}leave out long questions, use fewer exemplars, or reduce max_new_tokens"
+    assert len(tokens("llama", "x" * 60, 6)) == 6
+    assert f"{problem}such answers are unreliable" in caplog.messages
+
+
+def test_a_token_that_the_model_lacks_is_named(folder: Path, tmp_path: Path):
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    tokenizer = byte_tokenizer()
+    tokenizer.add_tokens(["<role>"])
+    tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(UserError, match=r"^model tiny: the token '<role>' of a prompt has the number 259, but"):
+        list(answered(load(tmp_path, prompt_style="plain"), [request("<role>Two?")]))
+
+
 def test_a_request_is_answered_also_when_it_is_the_only_one(folder: Path):
     model = load(folder, prompt_style="plain")
     ((asked, completions, curve, _),) = answered(model, [request("Two?", 2, (0.0, 1.0))])
