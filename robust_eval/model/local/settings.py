@@ -3,6 +3,7 @@
 import ctypes
 import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from robust_eval.model.generation import Generation
@@ -67,6 +68,12 @@ class TransformersSettings:
             raise ValueError("stop must not contain an empty string, which ends every answer")
         if self.path.startswith("embedded:") and not self.sha256:
             raise ValueError("sha256 must be set for an embedded model")
+        if self.sha256 and not self.path.endswith(".gguf"):
+            raise ValueError(f"sha256 is the checksum of a GGUF file, which path={self.path} is not: set it to null")
+        if self.revision and (self.path.startswith("embedded:") or Path(self.path).exists()):
+            raise ValueError(f"revision is that of a hub model, but path={self.path} is local: set it to null")
+        if self.prompt_style == "plain" and self.chat_template != ChatTemplate():
+            raise ValueError("chat_template needs prompt_style=chat: plain prompts have no template")
 
     def reply_tokens(self, max_new_tokens: int) -> int:
         """Return the maximum number of tokens of a reply whose answer may have ``max_new_tokens``."""

@@ -42,7 +42,7 @@ class Transformers(TransformersSettings, ModelConfig):
         super().__post_init__()
         if self._is_file and self.prompt_style == "chat" and gguf_prompt_style(self.path) == "plain":
             log.info("model %s: %s has no chat template; its prompts are plain text", self.name, self.path)
-            self.prompt_style = "plain"
+            self.prompt_style, self.chat_template = "plain", ChatTemplate()
 
     def service_limits(self) -> ServiceLimits:
         """Return limits without prices for a local model of transformers; see ModelConfig."""

@@ -665,7 +665,7 @@ def test_a_request_is_answered_also_when_it_is_the_only_one(folder: Path):
 @pytest.mark.parametrize("style", ["plain", "chat"])
 def test_the_embedded_model_answers_greedily_as_generate_does(embedded: TransformersModel, style: str):
     model = TransformersModel(
-        Transformers(name="smollm2", path="embedded", sha256="0", prompt_style=style),
+        Transformers(name="smollm2", path="embedded", prompt_style=style),
         embedded.model,
         embedded.tokenizer,
     )
