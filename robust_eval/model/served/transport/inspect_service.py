@@ -32,6 +32,7 @@ from robust_eval.model.served.transport.service import (
     MAX_NAME,
     MAX_TEXT,
     TRANSIENT,
+    UNSUPPORTED,
     Choice,
     CountError,
     ServiceResponse,
@@ -191,7 +192,8 @@ class InspectService:
         decision = self._api.should_retry(problem)
         again, why = bool(decision), getattr(decision, "kind", "transient")
         text = self.clean(f"{type(problem).__name__}: {problem}")[:300]
-        if "insufficient_quota" in text or status in FATAL or self._api.is_auth_failure(problem):
+        refused = status in FATAL and UNSUPPORTED not in text
+        if "insufficient_quota" in text or refused or self._api.is_auth_failure(problem):
             kind = "fatal"
         elif (again and why == "rate_limit") or status in BUSY:
             kind = "busy"

@@ -211,12 +211,13 @@ class Service:
         """Return the error for an error status and the error object in the response's body."""
         body = error if isinstance(error, Mapping) else {}
         message = f"{body.get('code')} {body.get('type')}"
+        unsupported = UNSUPPORTED in str(body.get("message"))
         kind = "wrong"
         metadata = body.get("metadata")  # of OpenRouter
         flagged = isinstance(metadata, Mapping) and ("reasons" in metadata or "flagged_input" in metadata)
         if flagged or FILTERED in message or FILTERED in str(body.get("innererror")):
             kind = "filtered"
-        elif "insufficient_quota" in message or status in FATAL:
+        elif "insufficient_quota" in message or (status in FATAL and not unsupported):
             kind = "fatal"
         elif status in BUSY:
             kind = "busy"
@@ -299,6 +300,8 @@ AGAIN = ("busy", "lost", "garbled")
 """Kinds of errors that are worth a retry."""
 SOON = 2.0
 """Maximum back-off, in seconds, after a garbled reply."""
+UNSUPPORTED = "requested parameters"
+"""Part of OpenRouter's message, with status 404, that no provider accepts the settings of a request."""
 FATAL = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.PAYMENT_REQUIRED)
 BUSY = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 TRANSIENT = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT)

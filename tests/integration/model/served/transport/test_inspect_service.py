@@ -144,6 +144,7 @@ def test_a_filter_a_refusal_and_an_error_are_told_apart(monkeypatch: pytest.Monk
         (400, {"message": "no such setting"}, "wrong", None),
         (400, {"message": "filtered", "code": "content_filter"}, "filtered", None),
         (400, {"message": "too long", "code": "context_length_exceeded"}, "wrong", None),
+        (404, {"message": "no endpoints can handle the requested parameters"}, "wrong", None),
     ],
 )
 def test_a_refusal_is_asked_once_and_says_what_it_means(status: int, error: Any, kind: str, wait: float | None):

@@ -294,6 +294,7 @@ def test_the_status_says_what_a_refusal_means(server: ScriptedServer, status: in
         (500, b"", "lost"),
         (400, [error()], "wrong"),
         (404, {"error": "model not found"}, "fatal"),
+        (404, error(message="No endpoints found that can handle the requested parameters."), "wrong"),  # OpenRouter
     ],
 )
 def test_the_code_and_the_type_say_what_the_status_does_not(
