@@ -373,11 +373,11 @@ class ServedModel(LanguageModel):
     async def _answer(self, service: Answering, call: Call, give: Callable[[Reply], None]) -> None:
         """Send one call to the served model and pass on its answers; those that fail after all retries are errors."""
         name = call.request.item, call.temperature, call.trials
-        left, began = call.trials, time.monotonic()
+        left = call.trials
         while left:
             try:
                 once = partial(self._once, service, call._replace(trials=left))
-                answers = await self._attempts.until_answered(once, name, began)
+                answers = await self._attempts.until_answered(once, name, time.monotonic())
             except EndedError:
                 return
             except UnansweredError as problem:

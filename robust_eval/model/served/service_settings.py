@@ -62,7 +62,7 @@ class ServiceSettings(ModelConfig):
     timeout: float = 120.0
     """Timeout of one request, in seconds."""
     total_timeout: float = 1800.0
-    """Time limit for one answer, in seconds, including all retries."""
+    """Time limit for one answer, in seconds, including all retries, but not the wait for the rate limits."""
     retries: int = 10
     """Maximum number of retries of a request."""
     max_error_rate: float = 0.1

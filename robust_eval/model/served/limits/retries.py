@@ -8,6 +8,7 @@ import time
 from asyncio import sleep
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, contextmanager
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from robust_eval.error import OutageError, UserError
@@ -19,6 +20,8 @@ Result = TypeVar("Result")
 FIRST_BACKOFF = 0.5
 LONGEST_BACKOFF = 60.0
 """Maximum back-off, in seconds, before the first retry and before any retry."""
+_queued: ContextVar[float] = ContextVar("queued", default=0.0)
+"""Seconds for which a task has waited for permits."""
 
 
 class Attempts:
@@ -38,9 +41,10 @@ class Attempts:
 
     async def until_answered(self, once: Callable[[], Awaitable[Result]], name: object, began: float) -> Result:
         """Return the result of a request after retries; raises UnansweredError after the last one or if a retry is
-        useless, and EndedError if the run ends before. The ``name`` seeds the jitter of the back-off.
+        useless, and EndedError if the run ends before. The ``name`` seeds the jitter of the back-off. The wait for
+        permits since ``began`` does not count towards the time limit.
         """
-        attempt = 0
+        attempt, queued = 0, _queued.get()
         while True:
             if self.ended:
                 raise EndedError(str(self.ended))
@@ -52,7 +56,8 @@ class Attempts:
                 if self.ended and problem.kind != "filtered":
                     raise EndedError(str(self.ended)) from None
                 wait = backoff(attempt, problem.retry_after, random.Random(repr((name, attempt))), problem.longest_wait)
-                late = not self._settings.batch and time.monotonic() - began + wait > self._settings.total_timeout
+                seconds = time.monotonic() - began - (_queued.get() - queued) + wait
+                late = not self._settings.batch and seconds > self._settings.total_timeout
                 if problem.kind not in AGAIN or attempt >= self._settings.retries or late:
                     raise
             attempt += 1
@@ -66,7 +71,7 @@ class Attempts:
         """Send a request of ``about`` (estimated) prompt tokens once it has a permit; raises UnansweredError, or
         EndedError if the run ends before.
         """
-        maximum = int(about * self.token_ratio) + 1
+        maximum, asked = int(about * self.token_ratio) + 1, time.monotonic()
         async with AsyncExitStack() as stack:
             try:
                 with self._interruptible():
@@ -75,6 +80,7 @@ class Attempts:
                 self.end_over_budget(str(spent))
             except EndedError as reason:
                 self.end_here(OutageError(str(reason)))
+            _queued.set(_queued.get() + time.monotonic() - asked)
             if self.ended:
                 raise EndedError(str(self.ended))
             try:

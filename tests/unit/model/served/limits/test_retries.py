@@ -2,13 +2,15 @@ import asyncio
 import random
 import statistics
 import time
+from typing import Any
 
 import pytest
 
 from robust_eval.model.served.inspect_ai import InspectAI
+from robust_eval.model.served.limits import retries
 from robust_eval.model.served.limits.rate_limiter import LocalRateLimiter
 from robust_eval.model.served.limits.retries import Attempts, backoff
-from robust_eval.model.served.transport.service import UnansweredError
+from robust_eval.model.served.transport.service import ServiceResponse, UnansweredError
 
 
 def answered(batch: bool, hours_ago: float) -> str:
@@ -32,6 +34,26 @@ def test_a_request_of_a_batch_that_took_hours_is_sent_again():
 def test_a_request_whose_total_timeout_is_over_is_not_sent_again():
     with pytest.raises(UnansweredError, match="expired"):
         answered(batch=False, hours_ago=20)
+
+
+def test_the_wait_for_a_permit_is_no_part_of_the_total_timeout(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(retries, "FIRST_BACKOFF", 0.01)
+    settings = InspectAI(name="m", model="openai/m", total_timeout=0.1, tokens_per_minute=6000)
+    attempts = Attempts(settings, LocalRateLimiter(settings, settings.spending()))
+    replies: list[Any] = [UnansweredError("lost", "a hiccup"), ServiceResponse([], 50, 0)]
+
+    async def ask() -> ServiceResponse:
+        if isinstance(reply := replies.pop(0), UnansweredError):
+            raise reply
+        return reply
+
+    async def answered() -> ServiceResponse:
+        attempts.limiter.begin()
+        async with attempts.limiter.permit(120, 0):
+            pass
+        return await attempts.until_answered(lambda: attempts.in_turn(50, 0, ask), "q", time.monotonic())
+
+    assert asyncio.run(answered()).prompt_tokens == 50
 
 
 @pytest.mark.parametrize(
