@@ -12,6 +12,7 @@ exp(log p / t). The bet is on another temperature, and pays the ratio of the two
 """
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,6 +38,7 @@ CERTAIN = -math.log(1e-9)
 """Log wealth at which the draws differ from those requested."""
 ALTERNATIVES = (0.25, 0.5, 0.7, 1.0, 1.5, 2.0)
 """Alternative temperatures of the bets."""
+_NOT_ALPHANUMERIC = re.compile("[^a-zA-Z0-9]+")
 MIN_RATIO = 1.3
 """Minimum ratio of an alternative and the requested temperature, or of their inverses."""
 
@@ -78,11 +80,16 @@ class DrawWatch:
     def add(self, call: Call, choices: Sequence[Choice]) -> None:
         """Add the replies to a call to the test."""
         question = self.questions.setdefault(call.request.item, _WatchedQuestion())
-        for tokens in (choice.tokens for choice in choices):
-            if tokens and all(IMPOSSIBLE < token.logprob < 1e-3 for token in tokens):
-                self._repeat(question, tokens)
-                if not self.tempered:
-                    self._bet(tokens)
+        for choice in choices:
+            tokens = choice.tokens
+            if not tokens or not all(IMPOSSIBLE < token.logprob < 1e-3 for token in tokens):
+                continue
+            if not _are_drawn(tokens, choice.text):
+                question.wealth, self._bets = -math.inf, {}
+                continue
+            self._repeat(question, choice.text, tokens)
+            if not self.tempered:
+                self._bet(tokens)
 
     def repetition(self) -> float:
         """Return the log wealth of the bets that the server repeats its replies."""
@@ -99,8 +106,8 @@ class DrawWatch:
         best = max(self._bets, key=lambda t: self._bets[t])
         return best if self._bets[best] - math.log(len(self._bets)) >= CERTAIN else None
 
-    def _repeat(self, question: _WatchedQuestion, tokens: Sequence[Token]) -> None:
-        path = tuple(token.text for token in tokens)
+    def _repeat(self, question: _WatchedQuestion, text: str, tokens: Sequence[Token]) -> None:
+        path = (text.encode(), *(token.text for token in tokens))
         if question.first is None:
             question.first = path
         elif path != question.first:
@@ -141,6 +148,14 @@ def draw_watch(settings: ServiceSettings, capabilities: Capabilities) -> DrawWat
 def without_logprobs(response: ServiceResponse) -> ServiceResponse:
     """Return the response without the log-probabilities that only the test of draws needs."""
     return response._replace(choices=[choice._replace(tokens=None) for choice in response.choices])
+
+
+def _are_drawn(tokens: Sequence[Token], text: str) -> bool:
+    """Return whether the tokens with log-probabilities are those of the reply, by ASCII letters and digits: the server
+    of MLX names another top-k token in place of each drawn one.
+    """
+    named = b"".join(token.text for token in tokens).decode("utf-8", "replace")
+    return _NOT_ALPHANUMERIC.sub("", text) in _NOT_ALPHANUMERIC.sub("", named)
 
 
 def _log_sum(values: Sequence[float]) -> float:

@@ -113,6 +113,22 @@ def test_what_cannot_be_believed_proves_nothing() -> None:
         assert (watch.repetition(), watch.drawn_as_at()) == (0.0, None)
 
 
+def test_tokens_that_are_not_those_of_the_reply_prove_nothing() -> None:
+    """MLX's server names a likely token in place of the drawn one."""
+    watch, random = DrawWatch(False, TOP, {}), np.random.default_rng(0)
+    named = [Token("ĠParis".encode(), math.log(0.4), [math.log(0.4), math.log(0.35), math.log(0.25)])]
+    for number in range(QUESTIONS):
+        for trial in range(10):
+            call, text = (
+                Call(request(number), 1.0, (trial,)),
+                random.choice(["Paris", "Rome", "Oslo"], p=[0.4, 0.35, 0.25]),
+            )
+            assert watch.covers(call)
+            watch.add(call, [Choice(text, "stop", False, named)])
+    assert watch.repetition() < 0
+    assert watch.drawn_as_at() is None
+
+
 def test_draws_of_the_first_questions_at_the_highest_temperature_are_watched() -> None:
     watch = DrawWatch(False, TOP, {})
     assert watch.covers(Call(request(), 1.0, (0,)))
