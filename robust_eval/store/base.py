@@ -27,7 +27,7 @@ class Entries(Protocol):
         """Put all of these entries into the store, or none, replacing earlier values; return when they are on disk."""
 
     def lock_keys(self, keys: Iterable[bytes]) -> AbstractContextManager[None]:
-        """Lock these keys of the store: another process with one of them waits, and then gets the stored value."""
+        """Lock these keys of the store: another process with the same keys waits, and then gets their values."""
 
     def size(self) -> str:
         """Return the size and the folder of the store in words."""
