@@ -104,8 +104,8 @@ def _rows(file: Path, columns: list[str]) -> Iterator[tuple[bytes, ...]]:
     """Yield the rows of a Parquet file; none if it is damaged."""
     try:
         with pq.ParquetFile(file) as opened:
-            table = opened.read(columns=columns)
-    except (OSError, pa.ArrowException):
+            table = opened.read(columns=columns).select(columns)
+    except (OSError, pa.ArrowException, KeyError, UnicodeDecodeError):  # the latter two of a name of a column
         return
     yield from zip(*(table[name].to_pylist() for name in columns), strict=True)
 

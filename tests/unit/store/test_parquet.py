@@ -68,7 +68,8 @@ def test_what_is_damaged_counts_as_missing(tmp_path: Path):
     for place in range(2):
         file = files(tmp_path)[place]
         whole = file.read_bytes()
-        for damaged in (b"", whole[:-20], whole[:100], b"?" * len(whole)):
+        names = [whole.replace(b"key", name) for name in (b"kez", b"k\xffy")]
+        for damaged in (b"", whole[:-20], whole[:100], b"?" * len(whole), *names):
             file.write_bytes(damaged)
             assert found(tmp_path, [*ONE, *TWO]) in (ONE, TWO)
         value = next(iter(ONE.values() if whole.find(next(iter(ONE.values()))) > 0 else TWO.values()))
