@@ -145,8 +145,8 @@ async def probe(ask: Ask, server: str, chat: bool, temperature: float, top_logpr
     ``server`` names it in errors, ``temperature`` is the highest that the run needs, ``top_logprobs`` the maximum
     number of log-probabilities per token (default: 20). Raises UserError if the server refuses every request.
     """
-    limit, system_role, greedy, truncation_off = await _accepted_settings(ask, server)
-    settings: dict[str, Any] = {limit: 1 if greedy else REASONING_LIMIT, **truncation_off}
+    limit, length, system_role, greedy, truncation_off = await _accepted_settings(ask, server)
+    settings: dict[str, Any] = {limit: length, **truncation_off}
 
     async def send(prompt: Prompt, **more: Any) -> ServiceResponse | None:
         try:
@@ -185,9 +185,9 @@ async def probe(ask: Ask, server: str, chat: bool, temperature: float, top_logpr
     return await SamplingProbe(send, can).run()
 
 
-async def _accepted_settings(ask: Ask, server: str) -> tuple[str, bool, bool, Mapping[str, Any]]:
-    """Return the best settings that the probed server accepts: the name of the length limit, True for a system role and
-    for temperature 0, and the settings that turn off truncation.
+async def _accepted_settings(ask: Ask, server: str) -> tuple[str, int, bool, bool, Mapping[str, Any]]:
+    """Return the best settings that the probed server accepts: the name of the length limit and a short length, True
+    for a system role and for temperature 0, and the settings that turn off truncation.
     """
     refusals: dict[str, None] = {}
 
@@ -204,17 +204,21 @@ async def _accepted_settings(ask: Ask, server: str) -> tuple[str, bool, bool, Ma
 
     best: dict[str, Any] = {LIMITS[0]: 1, "temperature": 0.0, **TRUNCATION_OFF[0]}
     if await accepts(True, **best):
-        return LIMITS[0], True, True, TRUNCATION_OFF[0]
+        return LIMITS[0], 1, True, True, TRUNCATION_OFF[0]
     for system_role, limit in product((True, False), LIMITS):
         if await accepts(system_role, **{limit: REASONING_LIMIT}):
             break
     else:
         raise UserError(f"{server} refuses every request: {'; '.join(list(refusals)[:3])}")
-    for off in TRUNCATION_OFF:
-        settings = {limit: 1, "temperature": 0.0, **off}
-        if (not system_role or settings != best) and await accepts(system_role, **settings):
-            return limit, system_role, True, off
-    return limit, system_role, False, {}
+    for length in (1, REASONING_LIMIT):
+        greedy: dict[str, Any] = {limit: length, "temperature": 0.0}
+        if length > 1 and not await accepts(system_role, **greedy):
+            break
+        for off in TRUNCATION_OFF:
+            settings = greedy | off
+            if (not system_role or settings != best) and await accepts(system_role, **settings):
+                return limit, length, system_role, True, off
+    return limit, REASONING_LIMIT, system_role, False, {}
 
 
 class SendRequest(Protocol):

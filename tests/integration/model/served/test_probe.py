@@ -146,15 +146,16 @@ CASES: dict[str, tuple[Kind, int, dict[str, Any]]] = {
         {"truncation_off": OFF | {"top_k": -1}},
     ),
     "max_completion_tokens": (Kind(unknown=("max_tokens",)), 17, {"limit": "max_completion_tokens"}),
-    "reasoning, effort is dropped": (REASONING, 23, vars(OWN_TEMPERATURE)),
+    "16 tokens or more": (Kind(refuses=lambda body: body["max_tokens"] < 16), 20, {}),  # OpenAI's models of OpenRouter
+    "reasoning, effort is dropped": (REASONING, 24, vars(OWN_TEMPERATURE)),
     "reasoning, effort is refused": (
         replace(REASONING, unknown=(*REASONING.unknown, "reasoning_effort")),
-        22,
+        23,
         vars(OWN_TEMPERATURE),
     ),
     "reasoning, effort is taken": (
         replace(REASONING, refuses=lambda body: body.get("reasoning_effort", "high") not in ("low", "high")),
-        23,
+        24,
         vars(replace(OWN_TEMPERATURE, takes_effort=True)),
     ),
     "no system role": (Kind(system_role=False), 18, {"system_role": False}),
