@@ -210,22 +210,23 @@ class Service:
     def _refusal(self, status: int, error: object, headers: Mapping[str, str], text: str) -> UnansweredError:
         """Return the error for an error status and the error object in the response's body."""
         body = error if isinstance(error, Mapping) else {}
-        message = f"{body.get('code')} {body.get('type')}"
+        metadata = body.get("metadata")  # of OpenRouter
+        provider = _provider_error(metadata)
+        codes = " ".join(str(each.get(name)) for each in (body, provider) for name in ("code", "type"))
         unsupported = UNSUPPORTED in str(body.get("message"))
         kind = "wrong"
-        metadata = body.get("metadata")  # of OpenRouter
         flagged = isinstance(metadata, Mapping) and ("reasons" in metadata or "flagged_input" in metadata)
-        if flagged or FILTERED in message or FILTERED in str(body.get("innererror")):
+        if flagged or FILTERED in codes or FILTERED in str(body.get("innererror")):
             kind = "filtered"
-        elif "insufficient_quota" in message or (status in FATAL and not unsupported):
+        elif "insufficient_quota" in codes or (status in FATAL and not unsupported):
             kind = "fatal"
         elif status in BUSY:
             kind = "busy"
         elif status in TRANSIENT or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             kind = "lost"
         waits = retry_after(headers, datetime.now(UTC))
-        message = body.get("message") or text
-        return UnansweredError(kind, f"{status} {self.clean(str(message))[:300]}".strip(), waits, status)
+        message = ": ".join(str(each["message"]) for each in (body, provider) if each.get("message")) or text
+        return UnansweredError(kind, f"{status} {self.clean(message)[:300]}".strip(), waits, status)
 
     def _lost(self, problem: Exception) -> UnansweredError:
         """Return the error for an incomplete response, with the innermost cause, which is the most exact."""
@@ -305,6 +306,17 @@ UNSUPPORTED = "requested parameters"
 FATAL = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.PAYMENT_REQUIRED)
 BUSY = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 TRANSIENT = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT)
+
+
+def _provider_error(metadata: object) -> Mapping[str, Any]:
+    """Return the error of OpenRouter's provider in the metadata of an error; empty without one."""
+    raw = metadata.get("raw") if isinstance(metadata, Mapping) else None
+    try:
+        error = json.loads(raw) if isinstance(raw, str) else raw
+    except (ValueError, RecursionError):
+        return {"message": raw}
+    error = error.get("error", error) if isinstance(error, Mapping) else {"message": raw}
+    return error if isinstance(error, Mapping) else {"message": error}
 
 
 class CountError(Exception):

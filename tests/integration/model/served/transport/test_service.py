@@ -286,6 +286,8 @@ def test_the_status_says_what_a_refusal_means(server: ScriptedServer, status: in
         (400, error(type="content_filter"), "filtered"),
         (403, error(code="content_filter"), "filtered"),
         (403, error(metadata={"reasons": ["violence"], "flagged_input": "me"}), "filtered"),  # as OpenRouter says it
+        (400, error(metadata={"raw": json.dumps(error(code="content_filter"))}), "filtered"),
+        (400, error(metadata={"raw": "content_filter"}), "wrong"),
         (400, error(message="content_filter is no setting"), "wrong"),
         (400, error(innererror=None), "wrong"),
         (400, {"object": "error", "message": "No.", "type": "BadRequestError", "code": 400}, "wrong"),
@@ -306,8 +308,16 @@ def test_the_code_and_the_type_say_what_the_status_does_not(
 
 @pytest.mark.parametrize(
     "body",
-    [[error()], {"error": "No."}, {"detail": "No."}, {"detail": [{"loc": ["body", "seed"], "msg": "No."}]}, b"No."],
-    ids=["Gemini", "Ollama, TGI", "FastAPI", "pydantic (Mistral)", "proxies"],
+    [
+        [error()],
+        {"error": "No."},
+        {"detail": "No."},
+        {"detail": [{"loc": ["body", "seed"], "msg": "No."}]},
+        b"No.",
+        error(message="Provider returned error", metadata={"raw": json.dumps(error()), "provider_name": "Azure"}),
+        error(message="Provider returned error", metadata={"raw": "No."}),
+    ],
+    ids=["Gemini", "Ollama, TGI", "FastAPI", "pydantic (Mistral)", "proxies", "OpenRouter", "OpenRouter, a text"],
 )
 def test_says_what_the_server_said_wherever_it_stands(server: ScriptedServer, body: Any) -> None:
     assert "No." in str(unanswered(server, replied(body, 422)))
