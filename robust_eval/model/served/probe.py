@@ -215,7 +215,7 @@ async def _accepted_settings(ask: Ask, server: str) -> tuple[str, int, bool, boo
         if length > 1 and not await accepts(system_role, **greedy):
             break
         for off in TRUNCATION_OFF:
-            settings = greedy | off
+            settings = {**greedy, **off}
             if (not system_role or settings != best) and await accepts(system_role, **settings):
                 return limit, length, system_role, True, off
     return limit, REASONING_LIMIT, system_role, False, {}
