@@ -18,6 +18,8 @@ _ENDS = {_bare(spelling): end for end, spellings in module_data(__file__).items(
 
 def end_of(reason: object) -> str | None:
     """Return the finish reason ``stop``, ``length``, ``filter``, ``tool`` or ``error`` for a server's word in any
-    spelling; None for an unknown word.
+    spelling, which a colon and details may follow (Gemini); None for an unknown word.
     """
-    return _ENDS.get(_bare(reason)) if isinstance(reason, str) and len(reason) <= 100 else None
+    if not isinstance(reason, str) or len(reason) > 100:
+        return None
+    return _ENDS.get(_bare(reason)) or _ENDS.get(_bare(reason.partition(":")[0]))

@@ -22,7 +22,7 @@ from robust_eval.model.served.transport.client import (
 )
 from robust_eval.model.served.transport.token_logprobs import Position, Token, read_positions, read_tokens, storable
 from robust_eval.prompt.prompt import Prompt
-from robust_eval.runtime.finish_reasons import ERROR, STOP, end_of
+from robust_eval.runtime.finish_reasons import ERROR, FILTER, STOP, end_of
 from robust_eval.runtime.text import printable
 
 CHAT, PLAIN = "/chat/completions", "/completions"
@@ -351,7 +351,8 @@ def _end(reason: str, text: str, error: object) -> tuple[str, str | None]:
 
 
 def _choice(choice: Mapping[str, Any], chat: bool) -> Choice:
-    message = choice["message"] if chat else {"content": choice["text"]}
+    blocked = "message" not in choice and end_of(choice.get("finish_reason")) == FILTER  # Gemini
+    message = {} if blocked and chat else choice["message"] if chat else {"content": choice["text"]}
     refusal = message.get("refusal")
     content = message.get("content")
     reasoning_texts = [message.get(name) for name in ("reasoning_content", "reasoning")]

@@ -187,7 +187,7 @@ ENDS = json.loads(Path(__file__).with_name("ends.json").read_text())
 
 @pytest.mark.parametrize("case", ENDS)
 def test_the_end_of_a_reply_says_what_becomes_of_it(server: ScriptedServer, case: str) -> None:
-    choices, chat = ENDS[case]["choices"], "message" in ENDS[case]["choices"][0]
+    choices, chat = ENDS[case]["choices"], "text" not in ENDS[case]["choices"][0]
     answer = replied({"choices": choices, "usage": {"prompt_tokens": 1, "completion_tokens": 1}})
     if "choices_read" in ENDS[case]:
         read = [(each.text, each.finish_reason, each.unknown_reason) for each in asked(server, answer, chat).choices]
