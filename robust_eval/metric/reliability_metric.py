@@ -210,16 +210,19 @@ def _has_pushback(answers: pa.Table) -> bool:
 
 
 def _by_wording(question_ids: Sequence[str], answers: pa.Table) -> tuple[Floats, Floats]:
-    """Return (n, w) the numbers of right answers, and of all graded answers, to n questions in w wordings."""
+    """Return (n, w) the numbers of right answers, and of all graded answers, to n questions in w wordings: their own,
+    and their rewrites. Choices in another order or form are no other wording.
+    """
+    answers = filtered(answers, pc.or_(pc.equal(answers["rewrite"], 0), pc.is_null(answers["form"])))
     row = {question_id: place for place, question_id in enumerate(question_ids)}
-    wordings = 1 + max(answers["rewrite"].to_pylist(), default=0)
-    right, trials = np.zeros((2, len(question_ids), wordings))
+    column = {rewrite: place for place, rewrite in enumerate(sorted({0, *answers["rewrite"].to_pylist()}))}
+    right, trials = np.zeros((2, len(question_ids), len(column)))
     for (question_id, rewrite), verdict in zip(
         rows(answers, "question_id", "rewrite"), verdicts(answers).tolist(), strict=True
     ):
         if not math.isnan(verdict):
-            right[row[question_id], rewrite] += verdict
-            trials[row[question_id], rewrite] += 1
+            right[row[question_id], column[rewrite]] += verdict
+            trials[row[question_id], column[rewrite]] += 1
     return right, trials
 
 

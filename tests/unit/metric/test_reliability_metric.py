@@ -180,6 +180,17 @@ def test_prompt_sensitivity_stands_beside_that_of_noise_and_equals_it_without_an
     assert "pass_at.k1" not in values_of(one)  # one trial of each wording
 
 
+@pytest.mark.parametrize("variant", [1001, 3002])
+def test_choices_in_another_order_or_form_are_no_wording_and_change_no_prompt_sensitivity(variant):
+    worded = trials() + trials(dict.fromkeys(LABELS, "a"), rewrite=7)
+    arranged = [row | {"form": "choices CAB"} for row in trials({"q0": "b", "q1": "b"}, rewrite=variant)]
+    score, alone = scored(worded + arranged), scored(worded)
+    for name in ("reliability.prompt_sensitivity", "reliability.prompt_sensitivity_noise"):
+        assert (score.values[name], score.n(name)) == (alone.values[name], 4)
+    assert score.values["reliability.prompt_sensitivity"].value == pytest.approx(np.std([0.5, 1], ddof=1))
+    assert "prompt_sensitivity" not in values_of(scored(trials() + arranged))
+
+
 def turns(question_id, trial, verdicts):
     return [
         answer_row(
