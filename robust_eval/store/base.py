@@ -1,9 +1,12 @@
 """Protocol of stores, which map keys to bytes."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
+
+Merge = Callable[[bytes, bytes, bytes], bytes]
+"""Returns the value of a key to store, given the key, the stored value and the new one."""
 
 
 class Store(Protocol):
@@ -23,11 +26,15 @@ class Entries(Protocol):
     def get(self, keys: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
         """Yield the store's keys among these with their values, in any order."""
 
-    def put(self, entries: Mapping[bytes, bytes]) -> None:
-        """Put all of these entries into the store, or none, replacing earlier values; return when they are on disk."""
+    def put(self, entries: Mapping[bytes, bytes], merge: Merge | None = None) -> None:
+        """Put all of these entries into the store, or none; return when they are on disk. They replace earlier values,
+        or are merged with them.
+        """
 
     def lock_keys(self, keys: Iterable[bytes]) -> AbstractContextManager[None]:
-        """Lock these keys of the store: another process with the same keys waits, and then gets their values."""
+        """Lock this set of keys: another process with the same set waits, and then gets the stored values. One with
+        another set does not wait, even if they have keys in common.
+        """
 
     def size(self) -> str:
         """Return the size and the folder of the store in words."""
@@ -49,7 +56,7 @@ class _NoEntries:
     def get(self, keys: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
         return iter(())
 
-    def put(self, entries: Mapping[bytes, bytes]) -> None: ...
+    def put(self, entries: Mapping[bytes, bytes], merge: Merge | None = None) -> None: ...
 
     def lock_keys(self, keys: Iterable[bytes]) -> AbstractContextManager[None]:
         return nullcontext()

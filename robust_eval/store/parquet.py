@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from robust_eval.error import UserError, writing
-from robust_eval.store.base import Entries, Store
+from robust_eval.store.base import Entries, Merge, Store
 
 FOLDER = "blocks"
 """Folder of the files in the folder of the store."""
@@ -61,8 +61,8 @@ class ParquetEntries(Entries):
                 if key in keys_of_file and checksum == _checksum(key, value):
                     yield key, value
 
-    def put(self, entries: Mapping[bytes, bytes]) -> None:
-        """Write the entries as one Parquet file: under a temporary name, synced, then renamed."""
+    def put(self, entries: Mapping[bytes, bytes], merge: Merge | None = None) -> None:
+        """Write the entries as one Parquet file: under a temporary name, synced, then renamed. Nothing is merged."""
         if not entries:
             return
         columns = zip(*((key, value, _checksum(key, value)) for key, value in entries.items()), strict=True)

@@ -26,7 +26,7 @@ from filelock import Timeout
 
 from robust_eval.error import UserError, writing
 from robust_eval.runtime.process import process_lock
-from robust_eval.store.base import Entries, Store
+from robust_eval.store.base import Entries, Merge, Store
 
 log = logging.getLogger(__name__)
 
@@ -236,19 +236,22 @@ class SqliteEntries(Entries):
                 rows = self._repairing(lambda some=some: self._select(some))  # type: ignore[misc]
             yield from ((key, rows[key]) for key in some if key in rows)
 
-    def put(self, entries: Mapping[bytes, bytes]) -> None:
+    def put(self, entries: Mapping[bytes, bytes], merge: Merge | None = None) -> None:
         """Write the entries in one transaction, then evict old ones beyond the maximum size; nothing if read-only."""
         if self._read_only or not entries:
             return
-        rows = [(key, value, checksum_of(key, value)) for key, value in entries.items()]
         with self._locked():
+            if merge is not None:
+                stored = self.get(list(entries))
+                entries = {**entries, **{key: merge(key, before, entries[key]) for key, before in stored}}
+            rows = [(key, value, checksum_of(key, value)) for key, value in entries.items()]
             self._repairing(lambda: insert(self._connected, rows, time.time_ns()))
             if not self._over_full and self._bytes() > self._max_bytes:
                 self._repairing(self._evict)
 
     @contextmanager
     def lock_keys(self, keys: Iterable[bytes]) -> Iterator[None]:
-        """Hold the lock file of these keys, one of :data:`LOCKS`."""
+        """Hold the lock file of this set of keys, one of :data:`LOCKS`."""
         if self._read_only:
             yield
             return

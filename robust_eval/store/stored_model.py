@@ -214,18 +214,27 @@ class StoredModel:
     ) -> list[ReplyTables]:
         """Merge a block of answers into ``tables`` and store them; return the block with one reply a request, and a
         curve for each enumeration.
+
+        Other trials that another run has stored meanwhile stay in the store.
         """
         self._served_names.take(block)
-        replies, entries = [], {}
+        replies, entries, requests = [], {}, dict[bytes, Request]()
         for reply in merged_by_request(block):
             request, key = reply.request, keys[reply.request.item]
+            requests[key] = request
             table = tables[request.item] = merge_answers(tables.get(request.item), reply.answers, request)
             entries[key] = reply.packed if reply.packed and table is reply.answers else to_bytes(table)
             if request.enumeration is not None:
                 reply = reply._replace(curve=EXACT_CURVES.empty_table() if reply.curve is None else reply.curve)
                 entries[curve_key(key)] = to_bytes(reply.curve)
             replies.append(reply)
-        self._entries.put(entries)
+
+        def merge(key: bytes, before: bytes, now: bytes) -> bytes:
+            if key not in requests or requests[key].enumeration is not None:
+                return now
+            return to_bytes(merge_answers(from_bytes(before, SCHEMA), from_bytes(now, SCHEMA), requests[key]))
+
+        self._entries.put(entries, merge)
         return replies
 
     def cancelled(self, requests: Sequence[Request], entries: Entries) -> list[str]:

@@ -22,8 +22,8 @@ class FailingStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._entries, name)
 
-    def put(self, entries: Mapping[bytes, bytes]) -> None:
-        self._entries.put(entries)
+    def put(self, entries: Mapping[bytes, bytes], *merge: Any) -> None:
+        self._entries.put(entries, *merge)
         self.kept |= entries
         self._left -= bool(entries)
         if entries and not self._left:

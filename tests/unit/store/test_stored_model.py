@@ -291,6 +291,23 @@ def test_fewer_trials_and_temperatures_are_taken_from_more(store: SqliteStore):
     assert more.num_rows == 10
 
 
+def test_trials_that_another_run_stores_meanwhile_are_not_lost(store: SqliteStore):
+    """A run with other questions as well does not wait."""
+    model = Scripted([0, 1])
+
+    def beside() -> None:
+        ask(Scripted([0, 1]), store, [request("a", temperatures=(1.5,), trials=3), request("c")])
+
+    with store.open() as entries:
+        runner = StoredModel(model, Local(threads=1), entries, Stopwatch(), start_run=beside)
+        runner.answers([request("a", trials=1), request("b")], "test")
+    again = Scripted([0])
+    for temperatures, trials in (((0.5, 1.0), 1), ((1.5,), 3)):
+        table = ask(again, store, [request("a", temperatures=temperatures, trials=trials)]).table
+        assert table.num_rows == len(temperatures) * trials
+    assert again.asked == []
+
+
 @pytest.mark.parametrize("kind", [{}, {"matcher": PARIS, **ENUMERATED}])
 def test_errors_are_asked_again_and_refusals_are_not(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch, kind: dict[str, Any]
