@@ -31,6 +31,7 @@ from robust_eval.experiment.run_record import (
 from robust_eval.experiment.sampling_loop import SamplingLoop
 from robust_eval.experiment.schedule import QuestionScheduler, SequentialScheduler
 from robust_eval.experiment.scoring import UNANSWERABLE, Scoring, labels_of
+from robust_eval.metric.label_correction import NAME as CORRECTED
 from robust_eval.question import Question, fingerprint
 from robust_eval.report.score_presentation import present
 from robust_eval.runtime.console import heartbeat, silence_tqdm
@@ -160,6 +161,11 @@ def _measure(
     log.info("data set %s: %s", config.dataset.name, loaded.in_words(digest))
     deferred_run.then(lambda run: run.dataset(config.dataset.name, config.dataset.source, questions, digest))
     state, scores = loop.run(schedule, scoring.scores)
+    with watch.stage("scoring"):  # of the reported intervals
+        uncorrected = {name: estimate for each in scores.values() for name, estimate in each.metrics().items()}
+        corrected = scoring.corrected(state.questions, state.kept, state.all_graded, uncorrected)
+    if corrected is not None:
+        scores[CORRECTED] = corrected
     graded_unanswerable = SCHEMA.empty_table()
     if isinstance(source, SampledSource) and source.unanswerable is not None:
         with watch.stage("sampling"):

@@ -18,7 +18,6 @@ from robust_eval.experiment.sampling_loop import RunState
 from robust_eval.labels.human_labels import count_labelled, count_of_other_replies, with_human_labels
 from robust_eval.labels.label_file import read_labels
 from robust_eval.metric.greedy import greedy_accuracy, greedy_correction
-from robust_eval.metric.label_correction import NAME as CORRECTED
 from robust_eval.metric.label_correction import abstention_rates, corrected_score
 from robust_eval.metric.profile_metric import (
     ANSWERS_UNANSWERABLE,
@@ -96,9 +95,9 @@ class Scoring:
         """Score the answers of a run by its metrics.
 
         The greedy accuracy is that of all questions; metrics score the kept ones. A metric whose sampler asked nothing,
-        because no question has choices, has no score. Labels add the score of the metrics that they correct.
+        because no question has choices, has no score.
         """
-        asked, kept, baseline, graded = state.questions, state.kept, state.graded_baseline, state.graded_by_sampler
+        kept, baseline, graded = state.kept, state.graded_baseline, state.graded_by_sampler
 
         def measured(sampler: str) -> Measured:
             estimator, rule = self.conditions[sampler].estimator, self.early_stopping.get(sampler)
@@ -125,11 +124,7 @@ class Scoring:
         elif sampler_of.keys() >= {*METHODS} and len(graded) > 1:
             log.info("no profile: %s", ", ".join(f"metric={name} reads {part}" for name, part in sampler_of.items()))
         if baseline.num_rows:  # recorded answers need not have any
-            scores[GREEDY] = greedy_accuracy(asked, baseline)
-        if kept:
-            uncorrected = {name: estimate for each in scores.values() for name, estimate in each.metrics().items()}
-            if (corrected := self.corrected(asked, kept, state.all_graded, uncorrected)) is not None:
-                scores[CORRECTED] = corrected
+            scores[GREEDY] = greedy_accuracy(state.questions, baseline)
         return scores
 
     def unanswerable(self, questions: Sequence[Question], graded: pa.Table) -> Score:

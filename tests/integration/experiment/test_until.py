@@ -148,6 +148,19 @@ def test_questions_are_taken_until_the_interval_is_narrow_enough_and_no_more(und
     assert read_answers(folder / "answers.parquet").num_rows == taken * 4
 
 
+def test_labels_are_beside_the_intervals_that_the_run_reports(ask: Ask, tmp_path: Path):
+    """The interval of the stopping rule is wider than that of the metric."""
+    result, _ = ask(target := "target_half_width={accuracy.t1: 0.25}")
+    graded = result.graded_by_sampler["temperature_sweep"].to_pandas()
+    labels = graded.assign(label=graded["correct"].map({True: "right", False: "wrong"}))
+    labels[["question_id", "text", "label"]].drop_duplicates().to_csv(tmp_path / "labels.csv", index=False)
+    result, _ = ask(target, f"labels={tmp_path / 'labels.csv'}")
+    figures = result.summary()
+    intervals = {row[0].value: row[2].value for row in result.scores["corrected"].presentation.tables[0].rows}
+    reported = f"{figures['accuracy.t1.low']:.3f} to {figures['accuracy.t1.high']:.3f}"
+    assert intervals["accuracy at t = 1"] == reported
+
+
 def refuse_another_order(result: Result, whole: Result) -> None:
     """Fail unless questions and answers of a run have the order that they have in the run of all questions."""
     ids = {question.id for question in result.questions}
