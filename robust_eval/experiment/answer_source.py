@@ -145,12 +145,13 @@ class SampledSource:
     def baseline_requests(self, questions: Sequence[Question]) -> list[Request]:
         """Return the source's requests for baseline answers: at temperature 0, or the draws of a plurality vote."""
         sampler = self._first
+        min_logprobs = self.top_logprobs or int(any(each.min_confidence for each in self._selecting))
         requests = greedy_requests(
             questions,
             sampler.prompts,
             sampler.max_new_tokens,
             self.seed,
-            self.top_logprobs,
+            min_logprobs,
             self.reply_grader.first_line,
         )
         requests = [
@@ -162,8 +163,7 @@ class SampledSource:
         if not self.votes_on_baseline:
             return []
         draws: dict[str, Any] = {"temperatures": (sampler.temperatures[0],), "trials": PLURALITY_DRAWS}
-        confident = self.top_logprobs or any(each.min_confidence for each in self._selecting)
-        if self.supported_temperatures.default_only and not confident:
+        if self.supported_temperatures.default_only and not min_logprobs:
             draws["top_logprobs"] = 0  # as the trials of all samplers, which share these draws in the store
         return [replace(request, **draws) for request in requests]
 

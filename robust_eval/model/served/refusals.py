@@ -37,18 +37,23 @@ def refusal(settings: ServiceSettings, can: Capabilities, requests: Sequence[Req
         )
     if reason := _one_reply(settings, can, requests):
         return reason
-    needed = max((request.min_logprobs for request in requests), default=0)
+    needed = max((request.min_logprobs for request in requests), default=0)  # 1: a confidence, more: metric=frs
     exact = any(request.enumeration for request in requests)
     if (needed or exact) and can.tempered_logprobs:
         return (
             f"{settings.server} returns log-probabilities scaled by the temperature, but "
-            f"{'sampler=exact' if exact else 'metric=frs'} needs unscaled ones: start vLLM with --logprobs-mode "
-            "raw_logprobs, or choose another server"
+            f"{'sampler=exact' if exact else 'metric=frs' if needed > 1 else 'sampler.min_confidence'} needs unscaled "
+            "ones: start vLLM with --logprobs-mode raw_logprobs, or choose another server"
         )
     if exact and not can.top_logprobs:
         return (
             f"{settings.server} returns no log-probabilities, but sampler=exact needs them: choose "
             "sampler=temperature_sweep"
+        )
+    if needed == 1 and not can.top_logprobs:
+        return (
+            f"{settings.server} returns no log-probabilities, but sampler.min_confidence needs them: set "
+            "sampler.min_confidence=0"
         )
     if needed > can.top_logprobs and not can.whole_vocabulary:
         alternative = (

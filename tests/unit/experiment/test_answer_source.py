@@ -22,3 +22,14 @@ def test_a_model_without_temperature_0_draws_baseline_answers_that_a_selection_o
     source = SampledSource(sampler, unused, unused, 0, top_logprobs=top_logprobs, supported_temperatures=supported)
     requests = source.baseline_requests([Question("q", "What is the capital of France?", answers=("Paris",))])
     assert [request.trials for request in requests] == draws
+
+
+@pytest.mark.parametrize(("confidence", "top_logprobs", "needed"), [(0, 0, 0), (0.5, 0, 1), (0.5, 10, 10), (0, 10, 10)])
+def test_a_minimum_confidence_needs_log_probabilities_which_metrics_may_not(
+    confidence: float, top_logprobs: int, needed: int
+):
+    sampler = configuration(f"sampler.temperature_sweep.min_confidence={confidence}").sampler
+    unused: Any = SimpleNamespace(first_line=True)
+    source = SampledSource(sampler, unused, unused, 0, top_logprobs=top_logprobs)
+    (request,) = source.baseline_requests([Question("q", "What is the capital of France?", answers=("Paris",))])
+    assert request.min_logprobs == needed

@@ -752,6 +752,11 @@ REFUSED: dict[str, tuple[Request, dict[str, Any], str]] = {
             "metric=agreement, which need none"
         ),
     ),
+    "no confidence": (
+        replace(GREEDY, min_logprobs=1),
+        {"top_logprobs": 0},
+        (f"{SERVER} returns no log-probabilities, but sampler.min_confidence needs them: set sampler.min_confidence=0"),
+    ),
     "tempered log-probabilities": (
         GREEDY,
         {"tempered_logprobs": True},
