@@ -207,7 +207,7 @@ def turn_of(request: Request) -> int:
 
 def turns_of(answers: pa.Table, conversations: int) -> pa.Table:
     """Return the answers in conversations with pushback as rows of the answer table: the trial is the conversation, and
-    the rewrite has the turn alone.
+    the rewrite depends on the turn alone.
     """
     numbers = answers["rewrite"].to_numpy()
     columns = {

@@ -17,6 +17,7 @@ from robust_eval.sampler.base import FORMED, ORDER, PERMUTED, ROTATED, NothingKe
 from robust_eval.sampler.repetition import Repetition
 
 ORDERS = (GIVEN, "rotations", "permutations")
+MAX_PERMUTATIONS, MAX_REWRITES = FORMED - PERMUTED, ROTATED
 
 
 @dataclass
@@ -43,8 +44,8 @@ class ChoiceOrders(Repetition):
         super().__post_init__()
         if self.orders not in ORDERS:
             raise ValueError(f"orders must be {enumerated(ORDERS)}, not {self.orders}")
-        if self.permutations < 1:
-            raise ValueError(f"permutations must be at least 1, not {self.permutations}")
+        if not 1 <= self.permutations <= MAX_PERMUTATIONS:
+            raise ValueError(f"permutations must be between 1 and {MAX_PERMUTATIONS}, not {self.permutations}")
         if unknown := [form for form in self.forms if form not in FORMS]:
             raise ValueError(f"forms must be among {', '.join(FORMS)}, not {unknown[0]}")
         self.forms = [form for form in FORMS if form in self.forms]
@@ -122,8 +123,8 @@ class Perturbation(ChoiceOrders):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.rewrites < 1:
-            raise ValueError(f"rewrites must be at least 1, not {self.rewrites}")
+        if not 1 <= self.rewrites <= MAX_REWRITES:
+            raise ValueError(f"rewrites must be between 1 and {MAX_REWRITES}, not {self.rewrites}")
 
     @property
     def repetitions(self) -> float:
