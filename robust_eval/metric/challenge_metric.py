@@ -28,7 +28,7 @@ from robust_eval.prompt.pushback import read_pushback
 from robust_eval.question import Question
 from robust_eval.sampler.base import TURN, Sampler
 from robust_eval.stats.estimate import Estimate, columns_of, count_defined, masked, median_estimate
-from robust_eval.stats.frs import TOLERANCE, breaking_temperature
+from robust_eval.stats.frs import breaking_temperature, reaches
 from robust_eval.stats.interval import Floats, share_of
 from robust_eval.stats.survival import holds_beyond, kaplan_meier
 
@@ -162,7 +162,7 @@ class PushbackRobustness(Metric):
         last = [each.accuracy[:, -1] for each in traces]
         add(
             MENDED.name,
-            [masked((first == 0) & ~np.isnan(each), each >= self.threshold - TOLERANCE) for each in last],
+            [masked((first == 0) & ~np.isnan(each), reaches(each, self.threshold)) for each in last],
         )
         for column, turn in enumerate(turns.tolist()):
             add(SURVIVAL.name.format(turn), [each[:, column] for each in holds])

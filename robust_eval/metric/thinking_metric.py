@@ -22,7 +22,7 @@ from robust_eval.prompt.reasoning_budget import Budget, read_reasoning, sorted_b
 from robust_eval.question import Question
 from robust_eval.sampler.base import REASONING, Sampler
 from robust_eval.stats.estimate import UNDEFINED, Estimate, columns_of, count_defined, estimate, masked, median_estimate
-from robust_eval.stats.frs import TOLERANCE, breaking_temperature, factual_robustness_score
+from robust_eval.stats.frs import breaking_temperature, factual_robustness_score, reaches
 from robust_eval.stats.interval import SHARE, Floats, share_of
 from robust_eval.stats.variance import Variance, drawn_variance, exact_variance, pooled_share
 
@@ -430,7 +430,7 @@ def breaking_budget(accuracy: ArrayLike, budgets: ArrayLike, threshold: float = 
     array([ 64., 256.,  inf,  nan])
     """
     values, grid = np.asarray(accuracy, dtype=float), np.asarray(budgets, dtype=float)
-    is_sufficient = values >= threshold - TOLERANCE
+    is_sufficient = reaches(values, threshold)
     stays_sufficient = np.flip(np.logical_and.accumulate(np.flip(is_sufficient, axis=1), axis=1), axis=1)
     smallest = np.where(stays_sufficient[:, -1], grid[stays_sufficient.argmax(axis=1)], np.inf)
     return np.where(is_sufficient.any(axis=1) & ~np.isnan(values).any(axis=1), smallest, np.nan)

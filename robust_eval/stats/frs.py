@@ -7,7 +7,7 @@ import math
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from robust_eval.stats.interval import Floats
 
@@ -112,10 +112,15 @@ def breaking_temperature(
         raise ValueError(f"estimator must be 'first' or 'isotonic', not {estimator!r}")
 
     unknown = np.isnan(curve)
-    stops = unknown | (curve < threshold - TOLERANCE)
+    stops = ~reaches(curve, threshold)
     first = stops.argmax(axis=1)
     broken = levels[first]
     return np.where(~stops.any(axis=1), np.inf, np.where(unknown[np.arange(len(curve)), first], np.nan, broken))
+
+
+def reaches(accuracy: ArrayLike, threshold: float) -> NDArray[np.bool_]:
+    """Return True for accuracies with which a fact holds: not below the threshold but for rounding; False for NaN."""
+    return np.asarray(accuracy) >= threshold - TOLERANCE
 
 
 def _check_threshold(threshold: float) -> None:
@@ -171,12 +176,11 @@ def settled(
             raise ValueError(f"{name} must not be negative, but is {count}")
     _check_threshold(threshold)
     trials = right + wrong + outstanding
-    required = (threshold - TOLERANCE) * trials
     if trials == 0:
         return "unknown"
-    if right >= required:  # if all of the others come wrong; those that do not come help
+    if reaches(right / trials, threshold):  # if all of the others come wrong; those that do not come help
         return "holds"
-    return "breaks" if right + outstanding < required else None
+    return None if reaches((right + outstanding) / trials, threshold) else "breaks"
 
 
 def factual_robustness_score(
@@ -247,13 +251,13 @@ def crossing_temperature(accuracy: Floats, temperatures: Floats, threshold: floa
     >>> crossing_temperature(np.array([1.0, 0.5, 0.0]), np.array([0.0, 1.0, 2.0]), threshold=0.5)
     1.0
     """
-    below = accuracy < threshold
+    below = ~reaches(accuracy, threshold)
     if not below.any():
         return math.inf
     first = int(below.argmax())
     if first == 0:
         return float(temperatures[0])
-    if accuracy[first - 1] == threshold:
+    if accuracy[first - 1] <= threshold:
         return float(temperatures[first - 1])
     from scipy.interpolate import PchipInterpolator  # they take half a second, which most runs need not spend
     from scipy.optimize import brentq
