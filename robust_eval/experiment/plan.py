@@ -253,9 +253,14 @@ def max_judge_comparisons(
 
     Missing answers (None) to the ``requests`` count as all different.
     """
-    by_form = ReplyGrader(reply_grader.reader, Matching(), reply_grader.first_line)  # every grader has the same labels
-    labelled = _all_different(questions, requests) if answers is None else by_form.grade(questions, answers)
-    return aggregator.with_judge(reply_grader.grader).max_comparisons(questions, labelled)
+    grader = reply_grader.grader  # labels of free text depend on two of its settings, and on the judge of abstentions
+    abstention = "none" if grader.abstention == "judge" else grader.abstention
+    by_form = Matching(abstention=abstention, accents=grader.accents)
+    if answers is None:
+        labelled = _all_different(questions, requests)
+    else:
+        labelled = replace(reply_grader, grader=by_form).grade(questions, answers)
+    return aggregator.with_judge(grader).max_comparisons(questions, labelled)
 
 
 def _all_different(questions: Sequence[Question], requests: Sequence[Request]) -> pa.Table:

@@ -197,6 +197,24 @@ def test_the_judge_says_which_answers_mean_the_same_and_a_plan_counts_the_most(j
     assert len(verdict_requests(judge)) == before
 
 
+@pytest.mark.parametrize(
+    ("replies", "setting", "compared"),
+    [
+        (["Róme", "Rome"], "grader.accents=fold", 0),
+        (["Róme", "Rome"], "grader.accents=keep", 2),
+        (["I don't know", "Rome"], "grader.abstention=patterns", 0),
+        (["I don't know", "Rome"], "grader.abstention=none", 2),
+        (["I don't know", "Rome"], "grader.abstention=judge", 2),
+    ],
+)
+def test_a_plan_counts_the_comparisons_of_the_labels_that_the_grader_gives(
+    judge: ScriptedServer, tmp_path: Path, replies: list[str], setting: str, compared: int
+):
+    asked = settings(tmp_path, judge, replies * 2, "aggregator=entailment", "aggregator.model=judge", setting)
+    stages = {stage.name: stage.workload().answers for stage in stages_of(configuration(*asked))}
+    assert stages.get("answers compared", 0) == 12 * compared
+
+
 def test_a_judge_that_nobody_chose_cannot_say_it(judge: ScriptedServer, tmp_path: Path):
     asked = settings(tmp_path, judge, ["X", "Rome"] * 2, "aggregator=entailment", "aggregator.model=judge")
     asked = [line for line in asked if not line.startswith(("grader", "model@grader"))]
