@@ -57,10 +57,9 @@ def run_steps(model: StoredModel, steps: Sequence[Steps], stage: str, verdicts: 
 
     Raises NotStoredError, with all requests that may follow, if the model is cache-only and an answer is missing.
     """
-    first = [(each, next(each)) for each in steps]
+    first, answers = _first_steps(steps)
     if any(step.adaptive for _, step in first):
-        return model.adaptive_answers(ConcurrentSteps(first, verdicts), stage)
-    answers = []
+        return _concatenated([*answers, model.adaptive_answers(ConcurrentSteps(first, verdicts), stage)])
     for each, step in first:
         try:
             while True:
@@ -75,13 +74,13 @@ def plan_steps(
     model: StoredModel, steps: Sequence[Steps], verdicts: VerdictsOf
 ) -> tuple[list[Request], Answers | None]:
     """Return all requests that the steps may still send in :func:`run_steps`, or the answers; for cache-only models."""
-    first = [(each, next(each)) for each in steps]
+    first, answers = _first_steps(steps)
     if any(step.adaptive for _, step in first):
         try:
-            return [], model.adaptive_answers(ConcurrentSteps(first, verdicts), "")
+            return [], _concatenated([*answers, model.adaptive_answers(ConcurrentSteps(first, verdicts), "")])
         except NotStoredError as lacking:
             return lacking.missing, None
-    missing, answers = list[Request](), list[Answers]()
+    missing = list[Request]()
     for each, step in first:
         try:
             while True:
@@ -91,6 +90,19 @@ def plan_steps(
         except StopIteration as end:
             answers.append(end.value)
     return missing, None if missing else _concatenated(answers)
+
+
+def _first_steps(steps: Sequence[Steps]) -> tuple[list[tuple[Steps, Step]], list[Answers]]:
+    """Return the first step of each sampler's steps, and the answers of those that need none."""
+    first, answers = list[tuple[Steps, Step]](), list[Answers]()
+    for each in steps:
+        try:
+            first.append((each, next(each)))
+        except StopIteration as end:
+            answers.append(end.value)
+    if len({step.adaptive is None for _, step in first}) > 1:
+        raise ValueError("the steps of a sampler must be all adaptive or none")
+    return first, answers
 
 
 def _concatenated(answers: Sequence[Answers]) -> Answers:
