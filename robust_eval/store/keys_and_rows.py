@@ -29,7 +29,7 @@ def answers_key(identity: Mapping[str, Any], request: Request) -> bytes:
     enumeration, served = request.enumeration, "server" in identity
     is_seedless = "files" in identity and enumeration is None and request.temperatures == (0.0,)
     grades = enumeration is not None or request.stop_on_match
-    judge = ((enumeration and enumeration.choices) or request.matcher) if grades else None
+    matcher = ((enumeration and enumeration.choices) or request.matcher) if grades else None
     return _digest(
         {
             "model": identity,
@@ -39,7 +39,7 @@ def answers_key(identity: Mapping[str, Any], request: Request) -> bytes:
             "seed": 0 if is_seedless else request.seed,
             "max_new_tokens": request.max_new_tokens,
             "top_logprobs": request.top_logprobs,
-            "judge": judge and judge.identity,
+            "judge": matcher and matcher.identity,  # another name would change all keys
             "first_line": request.first_line,
             "thought": request.reasoning and asdict(request.reasoning),
             "enumeration": enumeration and [enumeration.nodes, enumeration.temperatures, request.temperatures],
