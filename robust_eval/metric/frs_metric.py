@@ -277,8 +277,7 @@ class FactualRobustness(Metric):
 
         def statistics(breaking: Floats, chosen: NDArray[np.intp]) -> list[float]:
             breaking = np.where(is_scored[chosen], breaking, np.nan)
-            limited = np.where(np.isinf(breaking), temperatures[-1], breaking) if self.unbroken == "bound" else breaking
-            scores = [factual_robustness_score(entropy[chosen], limited, d, self.unbroken) for d in self.d]
+            scores = self._scores(entropy[chosen], breaking, float(temperatures[-1])).values()
             broken = breaking[np.isfinite(breaking)]
             defined = breaking[~np.isnan(breaking)]
             return [
@@ -309,7 +308,7 @@ class FactualRobustness(Metric):
         """Return the FRS of each question for each weight d; unbroken facts hold up to the temperature ``last``."""
         if self.unbroken == "bound":
             breaking = np.where(np.isinf(breaking), last, breaking)
-        return {d: factual_robustness_score(entropy, breaking, d, self.unbroken) for d in self.d}
+        return {d: factual_robustness_score(entropy, breaking, d) for d in self.d}
 
     def initial_entropy(self, question_ids: Sequence[str], baseline: pa.Table) -> Floats:
         """Return the initial entropy H of each question: mean top-k entropy over the tokens of its greedy answer, or

@@ -140,8 +140,8 @@ def _anchors(levels: Sequence[float], d: float, unbroken: str) -> list[tuple[flo
     """Return the FRS of easily imagined models, by the same formula, as anchors of the scale."""
     entropies = np.linspace(0, 1, 101)
     breaking = np.array([levels[0], np.inf if unbroken == "one" else levels[-1]])
-    guessing, certain = factual_robustness_score(np.array([1.0, 0.0]), breaking, d, unbroken).tolist()
-    flat = [factual_robustness_score(entropies, np.full(101, t), d, unbroken).mean() for t in levels]
+    guessing, certain = factual_robustness_score(np.array([1.0, 0.0]), breaking, d).tolist()
+    flat = [factual_robustness_score(entropies, np.full(101, t), d).mean() for t in levels]
     return [
         (
             guessing,

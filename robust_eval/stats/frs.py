@@ -197,7 +197,7 @@ def factual_robustness_score(
     d
         Weight of the entropy, any number above 0; the paper uses 1, 2, 5, 10, 50.
     unbroken
-        ``one``: an unbroken fact scores 1, as in the paper. ``bound``: inf is taken as the limit of the formula
+        ``one``: an unbroken fact scores 1, as in the paper. ``limit``: inf is taken as the limit of the formula
         (1 for H < 1, 0.5 for H = 1); replace inf by the last grid temperature for a lower bound.
 
     Returns
@@ -225,8 +225,8 @@ def factual_robustness_score(
         raise ValueError("breaking_temperature must not be negative")
     if not d > 0 or math.isinf(d):
         raise ValueError(f"d must be a positive number, not {d}")
-    if unbroken not in ("one", "bound"):
-        raise ValueError(f"unbroken must be 'one' or 'bound', not {unbroken!r}")
+    if unbroken not in ("one", "limit"):
+        raise ValueError(f"unbroken must be 'one' or 'limit', not {unbroken!r}")
     infinite = np.isinf(t)
     finite = np.where(infinite, 0.0, t)
     f = (1 - h) ** d * (finite + 1) - h / (finite + 1)

@@ -256,7 +256,7 @@ def test_a_fractional_d_equals_decimal_arithmetic(entropy, temperature, d):
 
 
 @PROPERTY
-@given(st.floats(0, 1), st.floats(0, 1e6), st.floats(0.01, 100), st.sampled_from(["one", "bound"]))
+@given(st.floats(0, 1), st.floats(0, 1e6), st.floats(0.01, 100), st.sampled_from(["one", "limit"]))
 def test_scores_lie_between_0_and_1(entropy, temperature, d, unbroken):
     assert 0.0 <= factual_robustness_score(entropy, temperature, d, unbroken) <= 1.0
 
@@ -267,19 +267,19 @@ def test_an_unbroken_fact_scores_one_whatever_its_entropy():
 
 
 def test_bound_takes_an_infinite_breaking_temperature_as_the_limit_of_the_formula():
-    scores = factual_robustness_score([0.0, 0.3, 1.0], np.inf, d=5, unbroken="bound")
+    scores = factual_robustness_score([0.0, 0.3, 1.0], np.inf, d=5, unbroken="limit")
     assert scores.tolist() == [1.0, 1.0, 0.5]
-    near = factual_robustness_score([0.0, 0.3, 1.0], 1e12, d=5, unbroken="bound")
+    near = factual_robustness_score([0.0, 0.3, 1.0], 1e12, d=5, unbroken="limit")
     assert near == pytest.approx(scores, abs=1e-9)
 
 
-@pytest.mark.parametrize("unbroken", ["one", "bound"])
+@pytest.mark.parametrize("unbroken", ["one", "limit"])
 def test_broken_facts_score_the_same_under_both_conventions(unbroken):
     scores = factual_robustness_score([0.0, 0.5, 1.0], [2.0, 1.0, 0.0], 1, unbroken)
     assert scores == pytest.approx([4 / 5, 7 / 11, 0.0], rel=1e-12)
 
 
-@pytest.mark.parametrize("unbroken", ["one", "bound"])
+@pytest.mark.parametrize("unbroken", ["one", "limit"])
 def test_undefined_arguments_give_undefined_scores(unbroken):
     entropy = [np.nan, 0.5, np.nan, np.nan, 0.5]
     temperature = [1.0, np.nan, np.inf, np.nan, 1.0]
