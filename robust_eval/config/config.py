@@ -85,9 +85,10 @@ class Config:
         """Reader and grader of the model's replies.
 
         If the reader needs only the first line, a reply ends there, except in a conversation with a server, whose
-        replies are stored complete for other readers. Recorded answers of a run have the prompt style of that run.
+        replies are stored complete for other readers. Recorded answers of a run whose replies did not end with their
+        first line are read as those of a conversation, whatever its prompts were.
         """
         metadata = None if self.recorded is None else self.recorded.metadata
-        chat = self.model.service_limits().chat if metadata is None else not metadata.first_lines
-        reader, served = self.reader.of(chat), self.model.remote
-        return ReplyGrader(reader, self.grader, not reader.whole_reply and not (chat and served), served)
+        conversation = self.model.service_limits().chat if metadata is None else not metadata.first_lines
+        reader, served = self.reader.of(conversation), self.model.remote
+        return ReplyGrader(reader, self.grader, not reader.whole_reply and not (conversation and served), served)
