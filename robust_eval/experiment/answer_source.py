@@ -133,7 +133,7 @@ class SampledSource:
     def baseline(self, questions: Sequence[Question]) -> pa.Table:
         """Return the baseline answers, once each sampler could make its requests: mistakes are found before."""
         for name in self.samplers:
-            self.requests(name, questions)
+            self.requests(name, questions)  # raises UserError for a setting or a question that does not fit
         requests = self.baseline_requests(questions)
         if not requests:
             return SCHEMA.empty_table()

@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 
 
 _Part = TypeVar("_Part", Answers, pa.Table)
+_Value = TypeVar("_Value")
 
 
 class RunState(NamedTuple):
@@ -133,13 +134,14 @@ class SamplingLoop:
         verdicts on the baseline answers.
         """
         state, scores = RunState(Rewritten([])), dict[str, Score]()
-        while len(state.kept) != self.source.max_questions and (block := schedule.next(scores)):
+        limit = self.source.max_questions
+        while len(state.kept) != limit and (block := schedule.next(scores)):
             rewritten = self._rewrite(block)
             if not schedule.left:
                 self.models.release_writer()
-            self._blocks.append(self._answer(rewritten, state.kept))
+            self._blocks.append(self._answer(rewritten, None if limit is None else limit - len(state.kept)))
             state = self._state()
-            self.deferred_run.then(lambda _: write_graded(self._state().all_graded, self.folder))
+            self._write_later(write_graded, state.all_graded)
             with self.watch.stage("scoring"):
                 scores = score(state)
             if progress := schedule.in_words(scores):
@@ -153,7 +155,7 @@ class SamplingLoop:
                 *(omitted, len(state.questions)),
             )
         if not state.kept:
-            self.source.select(candidates, state.graded_baseline)  # raises the error for the questions of all blocks
+            self.source.select(candidates, state.graded_baseline)  # its error names examples from all blocks
             raise NothingKeptError("the samplers keep none of the selected questions: raise sampler.max_questions")
         return state, schedule.reported(scores)
 
@@ -163,11 +165,17 @@ class SamplingLoop:
             return Rewritten(list(questions))
         with self.watch.stage("rewriting"):
             rewritten = self.rewriter.rewrite(questions, self.models.writer, self.seed)
-        self.deferred_run.then(lambda _: write_rewrites(self._state(RunState(rewritten)).rewritten, self.folder))
+        self._write_later(write_rewrites, self._state(RunState(rewritten)).rewritten)
         return rewritten
 
-    def _answer(self, rewritten: Rewritten, kept_before: Sequence[Question]) -> RunState:
-        """Return a block of questions with their baseline answers, and with the further answers to the kept ones."""
+    def _write_later(self, write: Callable[[_Value, Path], None], value: _Value) -> None:
+        """Write a value, as it is now, into the folder as soon as the run has started."""
+        self.deferred_run.then(lambda _: write(value, self.folder))
+
+    def _answer(self, rewritten: Rewritten, limit: int | None) -> RunState:
+        """Return a block of questions with their baseline answers, and with the further answers to the kept ones, at
+        most ``limit``.
+        """
         source = self.source
         block = RunState(rewritten, source.usable_questions(rewritten.questions))
         with self.watch.stage("baseline"), suppress(NothingKeptError):  # a later block may keep some
@@ -175,8 +183,7 @@ class SamplingLoop:
             block = block._replace(baseline_answers=source.baseline(candidates))
             self._start_and_write(block)
             block = block._replace(graded_baseline=self.reply_grader.grade(candidates, block.baseline_answers))
-            selected = source.select(candidates, block.graded_baseline)
-            kept = [*kept_before, *selected][len(kept_before) : source.max_questions]
+            kept = source.select(candidates, block.graded_baseline)[:limit]
             block = block._replace(kept=kept)
             if kept and (block.baseline_answers.num_rows or isinstance(source, RecordedAnswers)):
                 log.info("%s answers: %d of %d questions kept", source.baseline_name, len(kept), len(candidates))
