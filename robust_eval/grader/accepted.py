@@ -73,7 +73,7 @@ def compounds(accepted: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def holds_compound(form: str, words: Iterable[str]) -> bool:
-    """Return True if a normalised form contains one of the compounds ``words``, possibly with spaces inside.
+    """Return True if a normalised form contains one of the accepted compounds ``words``, possibly with spaces inside.
 
     >>> holds_compound("he is bee keeper", ["beekeeper"]), holds_compound("he is bee keepers", ["beekeeper"])
     (True, False)
