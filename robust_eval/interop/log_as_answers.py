@@ -27,7 +27,7 @@ _FILE = ("sampler.file", "sampler.recorded.file")
 
 
 def with_log(overrides: Sequence[str]) -> list[str]:
-    """Add the settings that score the answers of another harness's log, if the overrides name a log or a folder of logs.
+    """Add the settings that score a log of another harness, if the overrides name a log or a folder of logs.
 
     Its answers and questions are written under ``mlruns/tables``; the overrides may name another model and other
     questions. UserError for answers of several models or tasks.
