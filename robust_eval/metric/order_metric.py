@@ -57,14 +57,14 @@ class Places:
     """Answers to n questions at one temperature, by the place of the right choice among the others.
 
     ``accuracy`` and ``first`` are (n, places): the share of right answers, and the verdict on the first of them; NaN
-    where there is none. ``forms`` holds (n,) the accuracy in each form. ``labels`` are the choices that were named in
-    any order, by question; None stands for a reply that names none.
+    where there is none. ``forms`` holds (n,) the accuracy in each form. ``labels`` are the orders and the choices that
+    were named in each, by question; None stands for a reply that names none.
     """
 
     accuracy: Floats
     first: Floats
     forms: dict[str, Floats]
-    labels: list[set[str | None]]
+    labels: list[set[tuple[tuple[int, ...], str | None]]]
 
 
 @dataclass
@@ -132,7 +132,7 @@ def by_place(questions: Sequence[Question], graded: pa.Table) -> list[Places]:
     shape = (len(temperatures), len(questions), max_choices)
     right, replies, first = np.zeros(shape), np.zeros(shape), np.full(shape, np.nan)
     of_form: dict[str, Floats] = {form: np.zeros((2, *shape[:2])) for form in (GIVEN, *FORMS)}
-    labels = [[set[str | None]() for _ in questions] for _ in temperatures]
+    labels = [[set[tuple[tuple[int, ...], str | None]]() for _ in questions] for _ in temperatures]
     column = {temperature: number for number, temperature in enumerate(temperatures)}
     columns = rows(graded, "question_id", "rewrite", "temperature", "trial", "form", "label", "outcome")
     for (question_id, rewrite, t, trial, tag, label, outcome), verdict in zip(
@@ -144,7 +144,7 @@ def by_place(questions: Sequence[Question], graded: pa.Table) -> list[Places]:
         at = column[t], row[question_id]
         arrangement = arrangement or Arrangement(tuple(range(len(question.choices))))
         if arrangement.form == GIVEN:
-            labels[at[0]][at[1]].add(label if outcome == "ok" else None)
+            labels[at[0]][at[1]].add((arrangement.order, label if outcome == "ok" else None))
         if math.isnan(verdict) or question.correct is None:
             continue
         if arrangement.form == GIVEN:
@@ -176,8 +176,15 @@ def _over_places(statistic: Callable[..., Floats], places: Places) -> Floats:
 
 
 def _one_choice(places: Places) -> Floats:
-    """Return 1 for a question with one and the same choice in every order, else 0; NaN without any reply."""
-    return np.array([float(len(labels) == 1 and None not in labels) if labels else np.nan for labels in places.labels])
+    """Return 1 for a question with one and the same choice in every order, else 0; NaN with replies in fewer than two
+    orders.
+    """
+    shares = np.full(len(places.labels), np.nan)
+    for row, named in enumerate(places.labels):
+        if len({order for order, _ in named}) > 1:
+            labels = {label for _, label in named}
+            shares[row] = len(labels) == 1 and None not in labels
+    return shares
 
 
 def _of_questions(questions: Sequence[Question], by_temperature: dict[float, Places]) -> pa.Table:

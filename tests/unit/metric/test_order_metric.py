@@ -143,6 +143,16 @@ def test_a_reply_that_names_nothing_is_wrong_and_no_choice_that_is_kept():
     assert nothing.by_question["order.one_choice.t1"].tolist() == [0]
 
 
+def test_of_a_question_with_replies_in_one_order_it_is_unknown_whether_its_choice_is_kept():
+    asked = choices(0)
+    first, *others = in_every_order(asked)
+    said = [answer(asked, first, letter, trial=trial) for trial, letter in enumerate("AA")]
+    said += [answer(asked, each, None, outcome="error", correct=None) for each in others]
+    found = score([asked], said)
+    np.testing.assert_array_equal(found.by_question["order.one_choice.t1"], [NAN])
+    assert found.by_question["order.accuracy.t1"].tolist() == [1]
+
+
 def test_every_temperature_is_scored_apart_and_trials_at_one_place_are_averaged():
     asked = choices(0)
     said = [answer(asked, each, "A", temperature=0.5) for each in in_every_order(asked)]
