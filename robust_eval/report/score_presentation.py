@@ -93,9 +93,10 @@ def frs(score: Score, questions: Sequence[Question]) -> Presentation:
     if counted:
         start = ":" if counted == len(score.question_ids) else f". {counted:,} of them {are_known}:"
         n = "" if score.n(first) == counted else f", n = {score.n(first):,}"
+        interval = "" if math.isnan(frs.low) else f"95 % interval {bounds(frs.low, frs.high)}, "
         sentence = (
-            f"at rising temperatures{start} their mean Factual Robustness Score is {number(frs.value)} (95 % "
-            f"interval {bounds(frs.low, frs.high)}, d = {d:g}{n}), and {score.formatted(UNBROKEN.name, '.0%')} of them "
+            f"at rising temperatures{start} their mean Factual Robustness Score is {number(frs.value)} ({interval}"
+            f"d = {d:g}{n}), and {score.formatted(UNBROKEN.name, '.0%')} of them "
             "never broke."
         )
     else:

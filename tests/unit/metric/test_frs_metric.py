@@ -268,6 +268,12 @@ def test_the_sentences_are_of_the_facts_that_are_known(without_b):
     assert told.claims == ["has lost half of the 4 known facts by t = 1"]
 
 
+def test_an_undefined_frs_has_no_bounds_in_the_sentence():
+    rows = [{**row, "top_logprobs": None} for row in BASELINE.to_pylist()]
+    told = present(score_facts(baseline=answer_table(rows)), QUESTIONS).presentation
+    assert "Score is undefined (d = 1, n = 0), and 25 % (2 % to 84 %, n = 4) of them never broke." in told.sentence
+
+
 def test_where_no_fact_is_known_nothing_is_said_of_firmness():
     rows = [{**row, "correct": False} for row in BASELINE.to_pylist()]
     told = present(score_facts(baseline=answer_table(rows)), QUESTIONS).presentation
