@@ -33,7 +33,7 @@ _REASONS = {
     REWRITE.name: "included in the variance between questions: each has one wording",
     TRIAL.name: "included in the variance above: each wording has one trial",
 }
-TOO_FEW = "fewer than two questions"
+TOO_FEW = "fewer than two questions have verdicts"
 """Reason for a run without any component."""
 MORE = {"questions": 100, "trials": 10, "rewrites": 5}
 """Additions whose effect on an interval is named."""

@@ -85,7 +85,7 @@ def test_of_a_single_question_and_of_equal_answers_nothing_is_known_and_that_is_
     score = scored(RIGHT[:1], QUESTIONS[:1])
     assert {*score.reasons} == {spec.name for spec in SPECS}
     presentation = present(score, QUESTIONS[:1]).presentation
-    assert presentation.left_out == ["The variance is undefined: fewer than two questions."]
+    assert presentation.left_out == ["The variance is undefined: fewer than two questions have verdicts."]
     in_one_group = [replace(question, group="g") for question in QUESTIONS]
     presentation = present(scored(RIGHT, in_one_group), in_one_group).presentation
     assert presentation.left_out == ["The variance is undefined: all questions are in one group."]
