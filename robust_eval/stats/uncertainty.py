@@ -13,7 +13,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from robust_eval.stats.estimate import UNDEFINED, Estimate
-from robust_eval.stats.interval import ROUNDING, Floats, independent, share_bounds, student_quantile, units_and_error
+from robust_eval.stats.interval import (
+    ROUNDING,
+    Floats,
+    drop_degenerate,
+    independent,
+    share_bounds,
+    student_quantile,
+    units_and_error,
+)
 
 BINS, MIN_IN_BIN = 10, 40
 """Largest number of bins of a calibration error, and smallest number of questions in each; they hold equally many, but
@@ -190,7 +198,8 @@ def coverage_at_risk(
     share of wrong ones among them; 0 where every threshold accepts more.
 
     The bounds are the largest shares at which the upper and the lower bound of Wilson's interval of the risk do not
-    exceed it (with groups, of the effective number of answers). The interval is wide, and tends to cover too often.
+    exceed it (with groups, of the effective number of answers). The interval is wide, and tends to cover too often;
+    there is none without width, nor for a single answer or group.
 
     References
     ----------
@@ -205,21 +214,19 @@ def coverage_at_risk(
     labels = None if groups is None else np.unique(np.asarray(groups)[data.defined], return_inverse=True)[1]
     n = len(data.wrong)
     units = n if labels is None else int(labels.max(initial=-1)) + 1
-    if units < 2:
+    if not n:
         return [UNDEFINED for _ in risks]
-    quantile = student_quantile(0.95, units - 1)
     accepted = data.before + data.total
     share = (data.wrong_before + data.wrong_in) / accepted
+    quantile = student_quantile(0.95, max(units - 1, 1))
     bounds = np.empty((len(share), 2))
     for level, (risk, number) in enumerate(zip(share.tolist(), accepted.tolist(), strict=True)):
         inside = data.level <= level
         error = 0.0 if labels is None else units_and_error(data.wrong[inside], labels[inside])[1]
         bounds[level] = share_bounds(risk, int(number), 0.0 if math.isnan(error) else error, quantile)
     curves = (share, bounds[:, 1], bounds[:, 0])
-    return [
-        Estimate(*(float((accepted[curve <= risk + ROUNDING] / n).max(initial=0.0)) for curve in curves))
-        for risk in risks
-    ]
+    found = ([float((accepted[curve <= risk + ROUNDING] / n).max(initial=0.0)) for curve in curves] for risk in risks)
+    return [Estimate(value, *(drop_degenerate(low, high) if units > 1 else ())) for value, low, high in found]
 
 
 class CalibrationBins(NamedTuple):

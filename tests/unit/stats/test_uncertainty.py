@@ -131,6 +131,13 @@ def test_coverage_is_the_largest_share_that_a_threshold_accepts():
     (tied,) = coverage_at_risk([0] * 10 + [1] * 10, [1] * 10 + [1] * 5 + [0] * 5, [0.1])
     assert tied.value == 0.5
     assert coverage_at_risk([0.5, 0.5], [0, 1], [0.1])[0].value == 0
+    (of_one_group,) = coverage_at_risk(range(4), [1, 1, 1, 0], [0.1], ["g"] * 4)
+    assert of_one_group.value == 0.75
+    assert math.isnan(of_one_group.low)
+    (of_errors,) = coverage_at_risk([0] * 200, [0] * 200, [0.1])
+    assert of_errors.value == 0
+    assert math.isnan(of_errors.low)
+    assert math.isnan(coverage_at_risk([], [], [0.1])[0].value)
 
 
 @pytest.mark.parametrize("groups", [None, np.arange(400) // 4])
