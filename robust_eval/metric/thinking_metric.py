@@ -243,7 +243,7 @@ class ReasoningBudget(Metric):
         is_known, is_complete = ~np.isnan(breaking[at]), ~np.isnan(accuracy[:, :, at]).any(axis=1)
         for name, those in (("known", is_known), ("unknown", ~is_known & is_complete)):
             result.values[COUNTS[name].name] = Estimate(float(np.count_nonzero(those)))
-        if len(temperatures) > 1:
+        if len(temperatures) > 1 and not np.isnan(temperatures).any():
             self._add_frs(result, accuracy[:, -1], measured.baseline, temperatures, groups, seed)
         result.tables["thinking"] = _of_questions(questions, temperatures, accuracy, variances, breaking)
         result.tables["thinking_budgets"] = _of_budgets(result, temperatures, budgets)

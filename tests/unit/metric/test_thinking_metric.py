@@ -73,6 +73,12 @@ def test_where_no_reply_came_the_accuracy_is_undefined():
     assert math.isnan(figures["thinking.accuracy.t1"].value)
 
 
+def test_answers_at_the_temperature_of_a_model_beside_others_have_no_frs():
+    found = scored([*DRAWN, *({**row, "temperature": math.nan} for row in DRAWN)]).metrics()
+    assert found["thinking.accuracy.own"] == found["thinking.accuracy.t1"]
+    assert "thinking.frs" not in found
+
+
 def test_a_median_beyond_the_largest_budget_says_so():
     found = scored([answer("b", "trace 0, budget 0", "y"), answer("b", "trace 0, budget 8", "z")])
     assert math.isnan(found.metrics()["thinking.breaking_budget.median.t1"].value)
