@@ -18,6 +18,7 @@ in greyscale.
 
 import math
 import textwrap
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -75,7 +76,8 @@ _PAPER_SETTINGS: dict[Any, Any] = {
 @contextmanager
 def figure(paper: bool = False) -> Iterator[tuple[Figure, Axes]]:
     """Open a figure with one pair of axes in the common style, or in that of a ``paper``."""
-    with rc_context(_SETTINGS | (_PAPER_SETTINGS if paper else {})):
+    with rc_context(_SETTINGS | (_PAPER_SETTINGS if paper else {})), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # it is a box in PNG files
         fig = Figure(layout="constrained")
         yield fig, fig.subplots()
 
