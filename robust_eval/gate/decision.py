@@ -83,7 +83,8 @@ def gate_settings(overrides: Sequence[str], folders: Sequence[Path]) -> GateSett
     except UserError:
         raise
     except (HydraException, OmegaConfBaseException, ValueError, OSError) as problem:
-        raise UserError(f"gate: {first_line(problem)}") from problem
+        setting = getattr(problem, "full_key", "")  # of OmegaConf, whose first line does not name it
+        raise UserError(f"gate{f'.{setting}' if setting else ''}: {first_line(problem)}") from problem
     assert isinstance(settings, GateSettings)
     return settings
 
