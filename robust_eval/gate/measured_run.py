@@ -24,11 +24,10 @@ from robust_eval.answer import (
     rows,
 )
 from robust_eval.error import OutageError, UserError
-from robust_eval.runs.finished_runs import KEY, FinishedRun, kept_nothing, read_run, trials_by_sampler
+from robust_eval.runs.finished_runs import KEY, FinishedRun, failure_reason, kept_nothing, read_run, trials_by_sampler
 from robust_eval.runtime.parquet_files import read_parquet
-from robust_eval.runtime.text import printable
 from robust_eval.stats.interval import Floats
-from robust_eval.tracking.run_folder import ANSWERS, CONFIG, CURVES_FILE, ERROR, GRADED, SUMMARY, TRACKED
+from robust_eval.tracking.run_folder import ANSWERS, CONFIG, CURVES_FILE, GRADED, SUMMARY, TRACKED
 
 COLUMNS = ["question_id", "rewrite", "temperature", "trial", "text", "correct", "outcome", SAMPLER]
 _READ = [*COLUMNS, "label", "form", "weight"]
@@ -111,7 +110,7 @@ def read_measured(folder: Path, name: str) -> MeasuredRun:
         raise UserError(f"there is no folder {folder}; name the folder of a finished run (mlruns/runs/DATE/TIME)")
     knows_nothing = kept_nothing(folder)
     if (folder / CONFIG).is_file() and not (folder / SUMMARY).is_file() and not knows_nothing:
-        raise OutageError(f"{name} has not finished{_failure_reason(folder)}")
+        raise OutageError(f"{name} has not finished{failure_reason(folder)}")
     run = read_run(folder, name, without_summary=knows_nothing)
     if not (folder / GRADED).is_file():
         raise UserError(f"{name} cannot be gated: there is no {GRADED}")
@@ -126,15 +125,6 @@ def read_measured(folder: Path, name: str) -> MeasuredRun:
         raise UserError(f"{name} cannot be read: a file of its answers is damaged") from problem
     keys = dict(zip(run.keys(), run.questions[KEY].to_pylist(), strict=True))
     return MeasuredRun(name, folder, run, graded, curves, metadata, run_id, keys)
-
-
-def _failure_reason(folder: Path) -> str:
-    """Return the reason that a failed run recorded."""
-    file = folder / ERROR
-    if not file.is_file():
-        return ""
-    sentence, _, _ = file.read_text(encoding="utf-8", errors="replace").partition("\n")
-    return f": {printable(sentence)[:500]}"
 
 
 def same_answers(one: MeasuredRun, other: MeasuredRun) -> bool:

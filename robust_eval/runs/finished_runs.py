@@ -47,12 +47,14 @@ from robust_eval.runtime.json_files import OF_RUN, read_json
 from robust_eval.runtime.parquet_files import ANSWERS, read_parquet, refuse_bomb
 from robust_eval.runtime.parquet_files import QUESTIONS as TABLE_OF_QUESTIONS
 from robust_eval.runtime.registry import COMBINABLE_GROUPS
+from robust_eval.runtime.text import printable
 from robust_eval.sampler.recorded_answers import RecordedConditions
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import Floats, Limits
 from robust_eval.tracking.flat_settings import AUTO, read_settings, setting_value
 from robust_eval.tracking.run_folder import (
     CONFIG,
+    ERROR,
     GRADED,
     LOADED,
     METRICS,
@@ -304,6 +306,15 @@ def kept_nothing(folder: Path) -> bool:
     return not any(column["kept"].to_pylist())
 
 
+def failure_reason(folder: Path) -> str:
+    """Return the reason that a failed run recorded, after a colon; empty if there is none."""
+    file = folder / ERROR
+    if not file.is_file():
+        return ""
+    sentence, _, _ = file.read_text(encoding="utf-8", errors="replace").partition("\n")
+    return f": {printable(sentence)[:500]}"
+
+
 def read_run(folder: Path, name: str | None = None, without_summary: bool = False) -> FinishedRun:
     """Return the finished run in a folder, called ``name`` in messages; ``without_summary``, with question metrics
     alone.
@@ -316,7 +327,7 @@ def read_run(folder: Path, name: str | None = None, without_summary: bool = Fals
     if missing:
         if name is None and not folder.is_dir():
             raise UserError(f"there is no folder {folder}; name the folder of a finished run (mlruns/runs/DATE/TIME)")
-        raise UserError(f"{label} is not a finished run: it has no {missing[0]}")
+        raise UserError(f"{label} is not a finished run{failure_reason(folder) or f': it has no {missing[0]}'}")
 
     def checked(file: str, read: Callable[[Path], Any], default: Any) -> Any:
         """Read a run's file, or return the default without it: a run that kept no question does not have all."""

@@ -187,6 +187,8 @@ def test_a_run_without_one_of_its_files_has_not_finished(folder, file):
     reason = f"is not a finished run: it has no {file}"
     assert complaint(folder) == f"{folder} {reason}"
     assert complaint(folder, "run 7f") == f"run 7f {reason}"
+    (folder / "error.txt").write_text("no question is known\n\nTraceback", encoding="utf-8")
+    assert complaint(folder) == f"{folder} is not a finished run: no question is known"
 
 
 def test_a_folder_that_is_not_there_is_no_finished_run(tmp_path):
