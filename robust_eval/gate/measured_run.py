@@ -129,13 +129,13 @@ def read_measured(folder: Path, name: str) -> MeasuredRun:
 
 def same_answers(one: MeasuredRun, other: MeasuredRun) -> bool:
     """Return whether the two runs of a gate have the same questions and the same answers, word for word, each with the
-    same weight: enumerated letters are the same for every model, with other probabilities.
+    same weight (enumerated letters are the same for every model, with other probabilities), order and form of choices.
     """
     return one.keys.keys() == other.keys.keys() and _texts(one) == _texts(other)
 
 
 def _texts(run: MeasuredRun) -> Counter[tuple[object, ...]]:
-    columns = [run.graded[name].to_pylist() for name in (*COLUMNS, "weight") if name != "correct"]
+    columns = [run.graded[name].to_pylist() for name in (*COLUMNS, "weight", "form") if name != "correct"]
     return Counter(tuple(str(value) for value in row) for row in zip(*columns, strict=True))
 
 

@@ -75,6 +75,9 @@ def test_identical_answers_pass_however_few_and_it_is_said(tmp_path: Path):
     answers[-1]["weight"] /= 2  # an enumerated answer of another probability
     reweighted = replace(other, graded=pa.Table.from_pylist(answers))
     assert (decided(one, reweighted).outcome, decided(one, reweighted).identical) == ("INCONCLUSIVE", False)
+    forms = pa.array(["choices BA"] * other.graded.num_rows)  # the same letter of choices in another order
+    reordered = replace(other, graded=other.graded.drop_columns("form").append_column("form", forms))
+    assert not decided(one, reordered).identical
 
 
 @pytest.mark.parametrize("damaged", ["baseline", "candidate"])
