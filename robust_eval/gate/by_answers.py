@@ -82,7 +82,7 @@ def _verdicts(run: MeasuredRun) -> dict[str, dict[tuple[str, int, int], float]]:
 
 def no_firmness(baseline: MeasuredRun, candidate: MeasuredRun) -> str:
     """Return a sentence on the reason why :func:`firmness` is None."""
-    reason = _other_temperatures(baseline, candidate) or "no question has several answers in both runs"
+    reason = _other_temperatures(baseline, candidate) or "no question has several drawn answers in both runs"
     return f"{NOT_JUDGED}: {reason}."
 
 

@@ -252,7 +252,7 @@ def test_a_candidate_that_knows_nothing_fails_on_knowledge(tmp_path: Path):
         decided(other, one, GateSettings({"frs.d1": 0.02}))
     alone = decided(other, one)
     assert (alone.outcome, [each.difference for each in alone.metrics]) == ("PASS", [1])
-    assert alone.reasons[-1] == "Firmness is not judged: no question has several answers in both runs."
+    assert alone.reasons[-1] == "Firmness is not judged: no question has several drawn answers in both runs."
 
 
 def by_answers(run: MeasuredRun, **columns: list[Any]) -> MeasuredRun:
