@@ -361,6 +361,8 @@ def test_a_category_of_many_words_does_not_widen_the_page(browser: Browser, tmp_
     opened = Opened(browser, tmp_path / "report.html", NARROW)
     assert opened.page.get_by_label("category").is_visible()
     assert opened.page.evaluate("document.documentElement.scrollWidth") == NARROW
+    words = "[...document.querySelectorAll('table.questions td:nth-child(n+3) .text')]"
+    assert 0 < opened.page.evaluate(f"Math.max(...{words}.map((each) => each.offsetWidth))") <= 20 * 16
     opened.page.close()
 
 
