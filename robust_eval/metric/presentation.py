@@ -103,10 +103,10 @@ class Presentation:
 
 
 def escaped(text: str) -> str:
-    """Return untrusted text on one line with Markdown, HTML and automatic links escaped."""
+    """Return untrusted text on one line with Markdown, HTML, mathematics (of GitHub) and automatic links escaped."""
     plain = html.escape(printable(" ".join(text.split())), quote=False)
     plain = re.sub(r"([\\`*_|\[\]~#]|(?<=www)\.)", r"\\\1", plain, flags=re.IGNORECASE)
-    return re.sub(r":(?=\S)|@", lambda sign: f"&#{ord(sign[0])};", plain)
+    return re.sub(r":(?=\S)|[@$]", lambda sign: f"&#{ord(sign[0])};", plain)
 
 
 def markdown_lines(table: Table) -> list[str]:

@@ -19,7 +19,7 @@ NAN = math.nan
 IDS = [f"{name}{number or ''}" for number in range(50) for name in "abcdefgh"]
 SETTINGS = {"seed": 0, "model.name": "small", "dataset.name": "facts", "metric.frs.d": 1}
 VOID = {"meta", "br", "link", "img", "hr", "input"}
-STRANGE = "a<b>c</b>|d & \"e\" 'f'"
+STRANGE = "a<b>c</b>|d & \"e\" 'f' $k$"
 
 
 def questions(figures, ids=None, **described):

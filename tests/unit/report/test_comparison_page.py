@@ -240,6 +240,7 @@ def test_names_are_escaped_in_the_page(strange):
 def test_names_are_escaped_in_the_markdown(strange):
     html, markdown = strange
     assert re.findall(r"(?<!\\)</?[bi]>", markdown) == []
+    assert "$" not in markdown  # GitHub renders mathematics
     page, shown = Page(html), rendered(markdown)
     assert shown.headings == page.headings
     assert shown.tables == page.tables
