@@ -1,5 +1,6 @@
 """Files of labels: right, wrong, abstained or unclear, with the sampling method of the answers."""
 
+import logging
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,6 +12,8 @@ from robust_eval.answer import ABSTAINED
 from robust_eval.dataset.file_formats import KINDS, read_records
 from robust_eval.error import UserError
 from robust_eval.runtime.text import printable
+
+log = logging.getLogger(__name__)
 
 RIGHT, WRONG, UNCLEAR = "right", "wrong", "unclear"
 LABEL_VALUES = (RIGHT, WRONG, ABSTAINED, UNCLEAR)
@@ -39,7 +42,6 @@ _WORDS = {
     UNCLEAR: UNCLEAR,
 }
 _TEXT, _LABEL, _ID = ("text", "reply", "answer"), ("label", "correct", "right"), ("question_id", "id")
-_PLACE = {"rewrite": int, "temperature": float, "trial": int, "stratum_size": int}
 
 
 def read_labels(file: Path) -> pa.Table:
@@ -47,18 +49,27 @@ def read_labels(file: Path) -> pa.Table:
 
     It needs ``question_id``, the reply (``text`` or ``reply``) and ``label`` (right, wrong, abstained, unclear) or
     ``correct`` (true, false). ``labeller`` says who gave it; ``temperature`` and ``trial``, with ``rewrite`` and
-    ``sampler``, name one answer, and without them a label is that of every answer with this text. UserError names the
-    first row that is wrong.
+    ``sampler``, name one answer, and without them a label is that of every answer with this text. Rows without a label
+    are left out, with a warning. UserError names the first row that is wrong.
     """
     if file.suffix.lower() not in KINDS:
         raise UserError(f"labels must be a file that ends in {', '.join(KINDS)}; {file} does not")
     try:
-        rows = [_label(record, f"{file}, row {number}") for number, record in enumerate(read_records(file), start=1)]
+        records = list(enumerate(read_records(file), start=1))
+        rows = [_label(record, f"{file}, row {number}") for number, record in records if not _is_blank(record)]
     except OSError as problem:
         raise UserError(f"{file} cannot be read: {problem.strerror or problem}") from problem
     if not rows:
         raise UserError(f"{file} contains no label")
+    if blank := len(records) - len(rows):
+        log.warning("%s: rows without a label: %d", file, blank)
     return pa.Table.from_pylist(rows, LABELS)
+
+
+def _is_blank(record: Mapping[str, Any]) -> bool:
+    """Return True for a row that has a column of labels, but no label."""
+    values = [record[name] for name in _LABEL if name in record]
+    return bool(values) and all(value is None or not str(value).strip() for value in values)
 
 
 def _label(record: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -72,13 +83,15 @@ def _label(record: Mapping[str, Any], where: str) -> dict[str, Any]:
     if word not in _WORDS:
         raise UserError(f"{where}: a label must be right, wrong, abstained or unclear, not {printable(label)[:60]}")
     row["label"] = _WORDS[word]
-    for name, kind in _PLACE.items():
-        value = record.get(name)
+    for name in ("rewrite", "temperature", "trial", "stratum_size"):
+        value, kind = record.get(name), "number" if name == "temperature" else "whole number"
         if value is not None and value != "":
             try:
-                row[name] = kind(value)
+                row[name] = float(value)
+                if kind != "number" and (not row[name].is_integer() or abs(row[name]) >= 2**31):
+                    raise ValueError(value)
             except (TypeError, ValueError, OverflowError) as problem:
-                raise UserError(f"{where}: {name} must be a number, not {printable(str(value))[:60]}") from problem
+                raise UserError(f"{where}: {name} must be a {kind}, not {printable(str(value))[:60]}") from problem
     for name in ("sampler", "drawn", "stratum"):
         row[name] = None if record.get(name) in (None, "") else str(record[name])
     if ("temperature" in row) != ("trial" in row):
@@ -86,6 +99,8 @@ def _label(record: Mapping[str, Any], where: str) -> dict[str, Any]:
     method = row["drawn"]
     if method not in (None, "answer", "question") or (method == "answer" and not row.get("stratum_size", 0) > 0):
         raise UserError(f"{where}: drawn must be 'question', or 'answer' together with the stratum and its size")
+    if any("\ud800" <= sign <= "\udfff" for value in row.values() if isinstance(value, str) for sign in value):
+        raise UserError(f"{where}: a text must be Unicode, without unpaired surrogates")
     return row
 
 

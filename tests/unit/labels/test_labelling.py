@@ -104,6 +104,20 @@ def test_labels_made_elsewhere_are_read(tmp_path: Path):
     ]
 
 
+def test_rows_without_a_label_are_left_out_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    file = tmp_path / "mine.csv"
+    file.write_text("id,reply,label,rewrite\nq,a,right,0.0\nq,b, ,\nq,c,,\nq,d,wrong,1\n")
+    assert [(row["text"], row["rewrite"]) for row in read_labels(file).to_pylist()] == [("a", 0), ("d", 1)]
+    assert "rows without a label: 2" in caplog.text
+
+
+def test_a_reply_with_an_unpaired_surrogate_is_refused_with_the_row(tmp_path: Path):
+    file = tmp_path / "mine.jsonl"
+    file.write_text('{"id": "q", "reply": "\\ud800", "label": "right"}\n')
+    with pytest.raises(UserError, match="row 1: a text must be Unicode"):
+        read_labels(file)
+
+
 @pytest.mark.parametrize(("text", "said"), cases(__file__, "a_file_that_makes_no_sense_is_refused_with_the_row"))
 def test_a_file_that_makes_no_sense_is_refused_with_the_row(tmp_path: Path, text: str, said: str):
     file = tmp_path / "labels.csv"
