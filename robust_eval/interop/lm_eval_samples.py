@@ -35,13 +35,15 @@ _NO_REPLIES = "leave the file out, or log the task with output_type: generate_un
 @dataclass(frozen=True)
 class _Task:
     """Model and task of a file of lm-eval samples; ``config`` is the task's configuration, None without a results file,
-    and ``chat`` is True if the prompts went through a chat template.
+    ``chat`` is True if the prompts went through a chat template, and ``backend`` is lm-eval's name for the kind of
+    model.
     """
 
     model: str
     name: str
     config: Mapping[str, Any] | None = None
     chat: bool = False
+    backend: str = ""
 
 
 @dataclass
@@ -92,11 +94,13 @@ def _task(file: Path) -> _Task:
         return task
     model, configs = results.get("model_name"), results.get("configs")
     config = configs.get(task.name) if isinstance(configs, dict) else None
+    called = results.get("config")
     return replace(
         task,
         model=model if isinstance(model, str) and model else task.model,
         config=config if isinstance(config, dict) else None,
         chat=bool(results.get("chat_template")),
+        backend=str(called.get("model")) if isinstance(called, dict) else "",
     )
 
 
@@ -143,6 +147,22 @@ def _last_user_message(messages: Sequence[tuple[str, str]]) -> str:
     return next((text for role, text in reversed(messages) if role == "user"), messages[-1][1])
 
 
+def _temperature(settings: Mapping[str, Any], backend: str, where: str) -> float:
+    """Return the temperature of a request's replies; UserError if it cannot be known."""
+    logged = settings.get("temperature")  # without one lm-eval samples only if do_sample is true
+    if logged is None and settings.get("do_sample") is not True:
+        return 0.0
+    temperature = temperature_of(logged, where)
+    if settings.get("do_sample") is not False or not temperature or backend.endswith("completions"):  # they ignore it
+        return temperature
+    if backend.startswith(("hf", "huggingface")):
+        return 0.0
+    raise UserError(
+        f"{where}: do_sample is false, but the temperature is {temperature:g}, and backends of lm-eval differ in which "
+        "they follow: remove 'temperature' from 'arg_1' if the replies are greedy, else 'do_sample'"
+    )
+
+
 def _generated(
     record: Any, document_id: str, arguments: Sequence[Any], task: _Task, document: _Document, where: str
 ) -> Iterator[LoggedAnswer]:
@@ -159,9 +179,7 @@ def _generated(
     question = _question(record, document_id, prompt, key, where)
     scores = document.scores if mark is None else {}
     for (_, settings), repeats in zip(arguments, document.resps, strict=True):
-        logged = settings.get("temperature")  # without one lm-eval samples only if do_sample is true
-        is_greedy = logged is None and settings.get("do_sample") is not True
-        temperature = 0.0 if is_greedy else temperature_of(logged, where)
+        temperature = _temperature(settings, task.backend, where)
         if not isinstance(repeats, list) or not all(isinstance(each, str | None) for each in repeats):
             raise UserError(f"{where}: 'resps' must be lists of strings, not {excerpt(repeats)}")
         for text in repeats:

@@ -54,6 +54,19 @@ def test_a_prompt_that_begins_with_a_bracket_is_a_text(tmp_path: Path):
     assert found.request.messages == (("user", "[1, 2, 4] has which sum?"),)
 
 
+@pytest.mark.parametrize(
+    ("backend", "temperature"), [("hf", 0.0), ("local-chat-completions", 0.7), ("openai-completions", 0.7)]
+)
+def test_a_temperature_without_sampling_is_that_of_the_backend(tmp_path: Path, backend: str, temperature: float):
+    record = generated(0, "7", "7")
+    record["arguments"]["gen_args_0"]["arg_1"]["do_sample"] = False
+    with pytest.raises(UserError, match=r"do_sample is false, but the temperature is 0\.7"):
+        read(tmp_path, record)
+    results = json.dumps({"config": {"model": backend}})
+    (tmp_path / "results_2026-01-01T00-00-00.000000.json").write_text(results)
+    assert read(tmp_path, record).answers["temperature"].to_pylist() == [temperature]
+
+
 def test_scores_of_all_filters_stand_at_the_first_reply(tmp_path: Path):
     one = generated(0, "7", "It is 7.", filter="strict", exact_match=0.0)
     two = generated(0, "7", "It is 7.", filter="flexible", exact_match=1.0)
