@@ -3,6 +3,7 @@
 import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ MAX_CHARACTERS = 100_000
 """Maximum number of characters of a text in a text file, except of reasoning: a longer one is a fault of the file."""
 _BLOCK = 1 << 24
 """Number of bytes that are parsed together."""
+_WHOLE_FLOAT = r"^\s*(-?\d+)\.0\s*$"
 _ROUNDING = 1e-3
 """Maximum of the logarithm of a probability, by rounding."""
 
@@ -144,6 +146,11 @@ class AnswerFile:
 
     def _read_json(self) -> pa.Table:
         fields = [pa.field(theirs, _in_json(_SCHEMA.field(name).type)) for name, theirs in self._names.items()]
+        identifier = self._theirs("question_id")
+        with suppress(UserError):  # which is raised below
+            first = next(json_lines(self.path), (0, "", None))[2]
+            if isinstance(first, dict) and type(first.get(identifier)) is int:
+                fields = [pa.field(identifier, pa.int64()) if each.name == identifier else each for each in fields]
         with open(self.path, "rb") as raw:
             is_utf8 = file_encoding(raw).startswith("utf-8")
         try:
@@ -214,6 +221,9 @@ class AnswerFile:
                 columns[name] = self._converted(name, raw[theirs])
         if "text" not in columns:
             raise UserError(f"{self.path} contains no answers: column {self._theirs('text')!r} is empty")
+        ids = columns.get("question_id")
+        if self._kind in (".csv", ".tsv") and ids and pc.all(pc.match_substring_regex(ids, _WHOLE_FLOAT)).as_py():
+            columns["question_id"] = pc.replace_substring_regex(ids, _WHOLE_FLOAT, r"\1")  # as in data sets
         for name, column in columns.items():
             if pa.types.is_string(column.type) and name != "reasoning" and self._kind != ".parquet":
                 self._refuse_where(

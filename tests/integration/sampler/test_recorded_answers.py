@@ -356,6 +356,19 @@ def test_ids_may_be_numbers_where_a_table_says_so_and_empty_text_is_no_missing_t
     assert table["temperature"].to_pylist() == [1.0, 2.0]
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "ids"),
+    [
+        ("a.jsonl", '{"question_id": 1, "text": "a"}\n{"question_id": 22, "text": "b"}\n', ["1", "22"]),
+        ("a.csv", "question_id,text\n1.0,a\n22.0,b\n", ["1", "22"]),
+        ("a.csv", "question_id,text\n1.0,a\nv2.0,b\n", ["1.0", "v2.0"]),
+    ],
+)
+def test_ids_that_are_numbers_are_written_as_in_data_sets(tmp_path: Path, name: str, content: str, ids: list[str]):
+    (tmp_path / name).write_text(content)
+    assert AnswerFile(tmp_path / name, {}).read(1.0)["question_id"].to_pylist() == ids
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
