@@ -28,6 +28,7 @@ from robust_eval.interop.logged_answer import (
     lettered_options,
     logprobs_columns,
     question_of,
+    target_fault,
     temperature_of,
 )
 from robust_eval.interop.own_mark import MARK, columns_of, marked
@@ -187,10 +188,10 @@ def _question(sample: Any, question_text: str, where: str) -> tuple[Question, st
     choices = list(sample.choices or ())
     letters = [letter for each in targets if (letter := letter_in(each))]
     reason = ""
-    if choices and len(targets) > 1 and len(letters) == len(targets):
-        reason = "the target names several choices, but only one can be right"
-    elif len(choices) > len(LETTERS):
+    if len(choices) > len(LETTERS):
         reason = TOO_MANY.format(len(choices))
+    elif choices and (fault := target_fault(targets, choices)):
+        reason = f"the target {fault}"
     elif not choices and len(targets) == 1 and letters:
         choices, targets = list(lettered_options(question_text)), letters
         if LETTERS.find(letters[0]) not in range(min(len(choices), len(LETTERS))) or len(choices) > len(LETTERS):

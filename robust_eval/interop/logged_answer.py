@@ -110,11 +110,18 @@ def question_of(
         return Question(question_id, text, answers=accepted, **more_fields)
     if not 2 <= len(choices) <= len(LETTERS):
         raise UserError(f"{where}: {TOO_MANY.format(len(choices))}")
-    right = {_chosen(target.strip(), choices) for target in accepted}
-    if None in right or len(right) > 1:
-        problem = "is not one of the choices" if None in right else "names several choices, but only one can be right"
-        raise UserError(f"{where}: the target {excerpt(list(accepted))} {problem}")
-    return Question(question_id, text, choices=tuple(choices), correct=next(iter(right), None), **more_fields)
+    if fault := target_fault(accepted, choices):
+        raise UserError(f"{where}: the target {excerpt(list(accepted))} {fault}")
+    correct = _chosen(accepted[0].strip(), choices) if accepted else None
+    return Question(question_id, text, choices=tuple(choices), correct=correct, **more_fields)
+
+
+def target_fault(targets: Sequence[str], choices: Sequence[str]) -> str:
+    """Return the reason why targets do not name one choice, as a predicate; empty if they do, or there are none."""
+    right = {_chosen(target.strip(), choices) for target in targets if target.strip()}
+    if None in right:
+        return "is not one of the choices"
+    return "names several choices, but only one can be right" if len(right) > 1 else ""
 
 
 def _chosen(target: str, choices: Sequence[str]) -> int | None:

@@ -277,6 +277,15 @@ def test_a_broken_log_ends_in_a_sentence_with_the_sample(inspect_logs: Path, tmp
     assert kind in BROKEN_WHOLE or "sample it epoch 1" in said
 
 
+def test_a_question_whose_target_is_no_choice_is_ungraded_and_counted(inspect_logs: Path, tmp_path: Path):
+    file = tmp_path / "other.eval"
+    shutil.copy(inspect_logs / "large" / "large-0.0.eval", file)
+    sample(choices=["a", "b"])(file)
+    (loaded,) = robust_eval.load_answers(file)
+    (said,) = loaded.ungraded
+    assert said.endswith("such as 'it') are ungraded: the target is not one of the choices")
+
+
 def test_the_temperature_of_a_scorers_model_is_not_that_of_the_reply(inspect_logs: Path, tmp_path: Path):
     file = tmp_path / "graded.eval"
     shutil.copy(inspect_logs / "large" / "large-0.2.eval", file)
