@@ -97,6 +97,8 @@ _QUOTATION = re.compile(
     r"[\"“„][^\"“”„]{1,200}[\"”“]|«[^«»]{1,200}»|(?<!\w)['‘][^'‘’]{1,200}['’](?!\w)|[「『《][^」』》]{1,200}[」』》]"
 )
 _MARK = "\ue000"
+_CHOSEN = re.compile("[\ue100-\ue14c]")
+"""The mark of a letter or text that may name a choice."""
 _HIDDEN = re.compile(rf"{_MARK}(\d+){_MARK}")
 _SUBJECT = re.compile(rf"\W*(?:(?:{clause_phrases('subject')})(?:['’](?:s|m|re|ve|d|ll))?)?\W*", re.I)
 _DENIAL_WORD_LIST = """
@@ -160,7 +162,8 @@ def _without_denials(sentence: str) -> str:
     places = iter(range(len(quotations)))
     hidden = _QUOTATION.sub(lambda _: f"{_MARK}{next(places)}{_MARK}", sentence)
     affirmed = _affirmed(hidden)
-    if affirmed != hidden and is_subject(affirmed):
+    letters, affirmed_letters = (len(set(_CHOSEN.findall(text))) for text in (hidden, affirmed))
+    if affirmed != hidden and is_subject(affirmed) and not 0 < affirmed_letters < letters:  # "B, not A" leaves B
         return ""
     return _HIDDEN.sub(lambda match: quotations[int(match[1])], affirmed)
 
