@@ -57,11 +57,11 @@ _BUT = clause_phrases("but")
 _REST = rf"(?:(?!\s+{_BUT})[^;:!?,()–—\n。！？；，、])*"
 """The rest of a clause, within one sentence."""
 
-_HEDGE, _SUPPOSED, _WOULD, _BELIEF_OF_OTHERS, _IS_WRONG, _SEVERAL_CANDIDATES, _OR = (
+_HEDGE, _SUPPOSED, _WOULD, _BELIEF_OF_OTHERS, IS_WRONG, _SEVERAL_CANDIDATES, _OR = (
     re.compile(clause_phrases(name), re.I)
     for name in ("hedge", "supposed", "would", "others", "is_wrong", "undecided", "or")
 )
-"""``_IS_WRONG`` is the predicate of a clause that is denied as a whole."""
+"""``IS_WRONG`` is the predicate of a clause that is denied as a whole."""
 _HYPOTHETICAL_START = re.compile(r"\s*(?:Wäre|Hätte|Had (?:you|it|the)|Were (?:it|you|the)|如果|假如|要是|もし)")
 
 _DENIED = [
@@ -177,7 +177,7 @@ def _affirmed(sentence: str) -> str:
         sentence = f"{sentence[:begin]}{_BREAK}{sentence[stop.start() :] if stop else ''}"
     if not _CUE.search(sentence):
         return sentence
-    while (wrong := _IS_WRONG.search(sentence)) is not None:
+    while (wrong := IS_WRONG.search(sentence)) is not None:
         begin = max(sentence.rfind(mark, 0, wrong.start()) + 1 for mark in _CLAUSE_MARKS)
         sentence = f"{sentence[:begin]}{_BREAK}{sentence[wrong.end() :]}"
     for pattern in _DENIED:

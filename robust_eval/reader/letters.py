@@ -12,7 +12,7 @@ from typing import NamedTuple
 from robust_eval.normalization import has_words, normalised_form
 from robust_eval.question import LETTERS
 from robust_eval.reader.base import NO_LETTER, Reading
-from robust_eval.reader.clauses import is_denial, sentences, without_denials
+from robust_eval.reader.clauses import IS_WRONG, is_denial, sentences, without_denials
 from robust_eval.reader.free_text import bounded, explicit_answer, marked_answers
 from robust_eval.reader.letter_marks import (
     JOIN,
@@ -88,7 +88,8 @@ _STATEMENTS = [
         rf"{P.hence}\s*[,:，：]?\s*(?:{P.be}\s*)?{_BEFORE}{_LETTER}{_END}",
         rf"{SIGNS}\s*[,:，：]?\s*{_BEFORE}{_LETTER}",
         rf"{CORRECTED}\s*{_BEFORE}{_LETTER}",
-        rf"{_CORRECTING}\s*(?:(?i:no)\s*,\s*)?{_BEFORE}{_LETTER}{_END}",  # "B... wait, C"
+        rf"{_CORRECTING}\s*(?:(?i:no)\s*,\s*)?{_BEFORE}{_LETTER}{_END}",  # "B... wait, C", "B... no, C"
+        rf"(?:\.{{3}}|…|\s[-–—])\s*\b(?i:no|nein|non)\s*[,.!]\s*{_BEFORE}{_LETTER}(?=\s*[.!]?\s*(?:\n|\Z))",
         rf"{P.but}\s*{_BEFORE}{_LETTER}{_END}",
         rf"{P.option}\s+{_LETTER}(?=\s*[.!]?\s*(?:\n|\Z))",
         rf"(?<![{WORD}])(?:ist|wäre)\s+{_BEFORE}{_LETTER}(?:[^.!?\n,;]{{0,40}}?\s)??{P.right}",  # "also ist B richtig"
@@ -213,7 +214,8 @@ def _read(text: str, choices: Sequence[str]) -> Reading:
 
 
 def _without_denying_options(text: str, choices: Sequence[str]) -> str:
-    """Return a reply with a word in place of each choice that denies and stands behind its letter: "B) Not enough".
+    """Return a reply with a word in place of each choice that denies and stands behind its letter ("B) Not enough"),
+    and without a choice behind its letter that is called wrong: "B. Lyon is wrong" is "B is wrong".
 
     Where the texts of the choices are unknown, it is all that stands behind a letter, but a predicate of it.
     """
@@ -225,7 +227,10 @@ def _without_denying_options(text: str, choices: Sequence[str]) -> str:
             choice = rest
         if label.start() < done or not choice or unmarked(rest[: len(choice)]).casefold() != choice.casefold():
             continue
-        if _DENIAL.search(choice) or _DENIED_NEXT.match(choice) or without_denials(choice) != choice:
+        if IS_WRONG.match(rest[len(choice) :].lstrip(" \"'”’)")):
+            parts += [text[done : label.end(1)], " "]
+            done = label.end() + len(choice)
+        elif _DENIAL.search(choice) or _DENIED_NEXT.match(choice) or without_denials(choice) != choice:
             parts += [text[done : label.end()], _OPTION]
             done = label.end() + len(choice)
     return "".join((*parts, text[done:]))
