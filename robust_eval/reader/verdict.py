@@ -37,6 +37,13 @@ _ECHO = re.compile(
 )
 """Both words of the instruction, which choose none: "(right/wrong)", "right or wrong?"."""
 _LINE = re.compile(rf"[^\w?]*{_VERDICT}[^\w?]*", re.I)
+_CONCLUDED = re.compile(
+    rf"(?:^[^\w\n]*(?:(?:so|the|my)\s+)*(?:final\s+)?(?:answer|result){_SIGNS}(?:is\b{_SIGNS})?"
+    rf"|(?:^|[,.;:]\s+)(?:and\s+)?(?:therefore|thus|hence){_SIGNS}|\b(?:therefore|thus|hence)\s*[,:]{_SIGNS})"
+    rf"{_VERDICT}[^\w?]*\Z",
+    re.I,
+)
+"""End of the last line: "Final answer: wrong", "…, therefore: wrong"."""
 _LEADING = re.compile(rf"\W*{_VERDICT}\s*[.,:;!–—-](?!\s*(?:let|so|now|then|i|we|ok|okay|first|wait)\b)", re.I)
 _STATED = re.compile(
     rf"(?:[\"'](?:{_KEYWORD})(?=[\"'])|(?<![^\n][\"'“‘«`])(?<!\bno )\b(?:{_KEYWORD})\b){_SIGNS}(?:is\b{_SIGNS})?"
@@ -51,7 +58,7 @@ _ASSERTED = re.compile(
     re.I,
 )
 _NOT_ASSERTED = re.compile(
-    r"n['’]t\b|\b(?:not|no|never|if|whether|unless|would|could|might|may|seems?|doubt|hardly|suppose|assum\w+)\b"
+    r"n['’]t\b|\b(?:not|cannot|no|never|if|whether|unless|would|could|might|may|seems?|doubt|hardly|suppose|assum\w+)\b"
     r"|\b(?:reference|accepted|expected|correct|right)\s*\Z",
     re.I,
 )
@@ -70,8 +77,9 @@ def read_verdict(reply: str) -> ReadVerdict:
     r"""Return the verdict in a judge's reply, without its reasoning.
 
     Both words of the instruction together ("right/wrong") choose none and are left out. In this order: a last line of
-    one word, a field ``verdict`` of JSON, the last "verdict: …", a first line of one word, and the first word and
-    sentences such as "the reply is correct" if all of them agree.
+    one word (unless the line before is the other), a field ``verdict`` of JSON, the last "verdict: …", a last line that
+    is "answer: …" or ends in "therefore: …", a first line of one word, and the first word and sentences such as "the
+    reply is correct" if all of them agree.
 
     >>> read_verdict("The reply names another city.\nVerdict (right/wrong): wrong")
     ReadVerdict(right=False, why='The reply names another city.')
@@ -87,11 +95,16 @@ def read_verdict(reply: str) -> ReadVerdict:
     if not lines:
         return ReadVerdict(None, text)
     if last := _LINE.fullmatch(lines[-1]):
+        before = _LINE.fullmatch(lines[-2]) if len(lines) > 1 else None
+        if before is not None and _is_right(before) != _is_right(last):  # both words of the instruction, a line each
+            return ReadVerdict(None, text)
         return ReadVerdict(_is_right(last), "\n".join(lines[:-1]).strip())
     if (field := _in_json(text)) is not None:
         return field
     if stated := list(_STATED.finditer(choosing)):
         return ReadVerdict(_is_right(stated[-1]), text[: stated[-1].start()].strip())
+    if concluded := _CONCLUDED.search(lines[-1]):
+        return ReadVerdict(_is_right(concluded), text[: text.rfind(lines[-1]) + concluded.start()].strip())
     if first := _LINE.fullmatch(lines[0]):
         return ReadVerdict(_is_right(first), "\n".join(lines[1:]).strip())
     return _in_sentences(choosing)
