@@ -41,6 +41,8 @@ _HEADING = re.compile(r"^[ \t]*(?:#{1,6}[ \t]+|>[ \t]?)", re.M)
 _EMPHASIS = re.compile(
     r"(?<!\w)\*{1,3}(?=\S)(.+?)(?<=\S)\*{1,3}(?!\w)|(?<!\w)_{1,3}(?=\S)(.+?)(?<=\S)_{1,3}(?!\w)|`([^`\n]+)`"
 )
+_STRUCK = re.compile(r"(?<![\w~])~~(?=[^\s~])[^~\n]*(?<=\S)~~(?![\w~])")
+"""Words that are struck out: no part of the reply."""
 _STRAY_EMPHASIS = re.compile(r"\*\*|(?<!\w)__(?!\w)")
 _WHITE_ON_BLACK = {first + n: letter for first in (0x1F150, 0x1F170) for n, letter in enumerate(ascii_uppercase)}
 """Circled and boxed letters that Unicode's compatible forms leave as they are: 🅐, 🅰."""
@@ -98,12 +100,13 @@ def without_template(reply: str) -> str:
 
 
 def plain(reply: str) -> str:
-    r"""Return a reply as plain text: without fences, headings, emphasis, bullets, tags, and the signs of LaTeX.
+    r"""Return a reply as plain text: without fences, headings, emphasis, bullets, tags, LaTeX, and struck words.
 
     >>> plain("### Answer\n\n**Paris** is the `capital`.")
     'Answer\n\nParis is the capital.'
     """
     reply = _FENCE.sub("", _PRIVATE_USE.sub("", reply))
+    reply = _STRUCK.sub("", reply) if _STRUCK.sub("", reply).strip() else reply
     reply = _TAG.sub(" ", _SCRIPT.sub(_script, reply))
     reply = _LINK.sub(r"\1", reply)
     reply = _POWER.sub("^", without_latex(reply))
