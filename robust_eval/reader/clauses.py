@@ -57,9 +57,9 @@ _BUT = clause_phrases("but")
 _REST = rf"(?:(?!\s+{_BUT})[^;:!?,()–—\n。！？；，、])*"
 """The rest of a clause, within one sentence."""
 
-_HEDGE, _SUPPOSED, _WOULD, _BELIEF_OF_OTHERS, IS_WRONG, _SEVERAL_CANDIDATES, _OR = (
+_HEDGE, _SUPPOSED, _WOULD, _BELIEF_OF_OTHERS, IS_WRONG, _SEVERAL_CANDIDATES, _OR, _CORRECTION = (
     re.compile(clause_phrases(name), re.I)
-    for name in ("hedge", "supposed", "would", "others", "is_wrong", "undecided", "or")
+    for name in ("hedge", "supposed", "would", "others", "is_wrong", "undecided", "or", "correction")
 )
 """``IS_WRONG`` is the predicate of a clause that is denied as a whole."""
 _HYPOTHETICAL_START = re.compile(r"\s*(?:Wäre|Hätte|Had (?:you|it|the)|Were (?:it|you|the)|如果|假如|要是|もし)")
@@ -137,6 +137,11 @@ def without_denials(text: str) -> str:
     'It  ;  but Canberra.'
     """
     return _each_sentence(text, _without_denials)
+
+
+def last_correction(text: str, start: int = 0) -> int:
+    """Return the place behind the last words of a text, from a start on, that take back what stands before; else 0."""
+    return max((match.end() for match in _CORRECTION.finditer(text, start)), default=0)
 
 
 def without_doubts(text: str) -> str:

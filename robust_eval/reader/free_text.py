@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from robust_eval.reader.base import WHOLE_REPLY
-from robust_eval.reader.clauses import is_subject, sentences, without_denials, without_doubts
+from robust_eval.reader.clauses import is_subject, last_correction, sentences, without_denials, without_doubts
 from robust_eval.reader.markup import plain
 
 MARKED, EXPLICIT = "marked answer", "explicit answer"
@@ -117,8 +117,8 @@ class FreeText(NamedTuple):
     """Free-text answer of a reply, one line, and the texts by which it is graded.
 
     ``graded`` is the explicit answer, or else the whole reply, without asides; ``certain`` is the answer without asides
-    and doubtful sentences; ``whole`` is the plain text of the reply. An accepted answer that stands in only one of
-    ``certain`` and ``whole`` makes the verdict uncertain.
+    and doubtful sentences, and without what the reply takes back ("Rome... no, Paris"); ``whole`` is the plain text of
+    the reply. An accepted answer that stands in only one of ``certain`` and ``whole`` makes the verdict uncertain.
     """
 
     answer: str
@@ -148,7 +148,8 @@ def read_free_text(reply: str) -> FreeText:
         if denies and is_subject(head):
             head = graded
         first = "".join(sentences(head)[:1])
-        certain = one_line(without_doubts(_PARENTHESIS.sub("", first)))
+        corrected = last_correction(text, text.rfind(stated))
+        certain = "" if corrected else one_line(without_doubts(_PARENTHESIS.sub("", first)))
         unsaid = head == graded and (first not in sentences(stated) or is_subject(stated.split()[0]))
         if denies and (unsaid or not any(map(str.isalnum, first))):
             first = sentences(stated)[0]  # "I don't know" states nothing, but "I" would be another answer
@@ -158,11 +159,13 @@ def read_free_text(reply: str) -> FreeText:
     text = _OPENING.sub("", text).strip() or text
     graded = without_denials(text)
     if len(_WORD.findall(text)) <= WORDS:
-        return FreeText(one_line(text), WHOLE_REPLY, one_line(graded), one_line(without_doubts(graded)), whole)
+        corrected = last_correction(text)
+        certain = one_line(without_doubts(without_denials(text[corrected:]) if corrected else graded))
+        return FreeText(one_line(text), WHOLE_REPLY, one_line(graded), certain, whole)
     spoken = [sentence for sentence in sentences(text) if any(map(str.isalnum, sentence))]
     content = [sentence for sentence in spoken if not _OFFER.match(sentence)] or spoken
     ends = " ".join(dict.fromkeys((*content[:1], *content[-1:])))
-    certain = one_line(without_doubts(without_denials(ends)))
+    certain = one_line(without_doubts(without_denials(ends[last_correction(ends) :])))
     return FreeText(one_line(ends), "first and last sentence", one_line(graded), certain, whole)
 
 

@@ -136,3 +136,18 @@ def test_a_denial_is_no_answer_and_what_follows_it_is(label: str, text: str):
 def test_an_answer_i_is_no_pronoun():
     cases = [("I think it is K.", False), ("I think it is I.", True), ("Answer: I", True), ("I'm sure it is K.", False)]
     assert [graded_replies([(reply, ["I"])])[0].correct for reply, _ in cases] == [right for _, right in cases]
+
+
+@pytest.mark.parametrize(
+    ("reply", "correct", "uncertain"),
+    [
+        ("Canberra... no, Sydney.", True, True),
+        ("The answer is Canberra. Actually, no, it's Sydney.", True, True),
+        ("The answer is Sydney. Wait, no, it's Canberra.", False, True),
+        ("Sydney! Oh wait, I mean Canberra.", True, False),
+        ("I mean, it's Canberra.", True, False),
+        ("Canberra, no doubt. Sydney – no other city – is larger.", True, False),
+    ],
+)
+def test_what_a_reply_takes_back_is_uncertain(reply: str, correct: bool, uncertain: bool):
+    assert graded_replies([(reply, ["Canberra"])]) == [Graded(correct, uncertain)]
