@@ -51,6 +51,8 @@ SPOKEN_SIGNS = frozenset({*_SIGN_OF, "degree", "degrees", "cent", "sharp"})
 _LETTER = r"[^\W\d_]"
 _SUPERSCRIPT = re.compile(r"[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]+")
 _AS_DIGITS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-")
+_DEGREE = re.compile(r"(?<![^\W\d_])[º˚](?=\s?[cfCF](?!\w))")
+"""Signs that keyboards have in place of the degree sign."""
 _MIXED = re.compile(r"(?<=\d)(?=[¼-¾⅐-⅞])")
 _NARROW_SPACE = re.compile("(?<=\\d)[\u00a0\u2009\u202f](?=\\d{3}(?!\\d))")
 _SAME = str.maketrans(
@@ -79,13 +81,13 @@ _INITIALS = re.compile(
     rf"|(?<!\S)(?!a\s){_LETTER}(?:\s{_LETTER})+(?!\S)"  # J R R
 )
 _POSSESSIVE = re.compile(r"(?:(?<=\w)|(?<=\w\.))'s(?!\w)")
-_APOSTROPHE = re.compile(rf"(?<={_LETTER})'(?={_LETTER})")
+_APOSTROPHE = re.compile(rf"(?<={_LETTER})'(?={_LETTER})|(?<=\d)'(?=s(?!\w))")
 _FOOTNOTE = re.compile(rf"(?<={_LETTER}{_LETTER}{_LETTER})\^\d+(?!\w)")
 _CHARGE = re.compile(r"\^(\d*[+-])(?![\d^])")
 _ARROW = re.compile(r"(?:<|(?<![-=]))[-=]+>|<[-=]+(?!\d)")
 _LESS, _GREATER = re.compile(r"<=(?![=>])"), re.compile(r"(?<![-=])>=")
 _CURRENCY = re.compile(rf"([$€£¥₹₩₽])(\d[\d.]*(?:\s+(?:{'|'.join(LARGE_NUMBERS)})\b)*)")
-_TIMES_TEN = re.compile(r"(?<=\d)\s*[*·×]\s*(?=10\^)")
+_TIMES_TEN = re.compile(r"(?<=\d)\s*[*·×x]\s*(?=10\^)")
 _PLAIN_WORDS = re.compile(r"(?:\s*(?:a|[a-z]{2,})(?!\S))*\s*(?:[a-z]{2,}[.!?])?\s*")
 _SCRIPT_EDGE = re.compile(rf"(?<=[^\s{UNSEGMENTED}])(?=[{UNSEGMENTED}])|(?<=[{UNSEGMENTED}])(?=[^\s{UNSEGMENTED}])")
 _SPECIAL = re.compile(r"[^\w\s.!?]")
@@ -190,7 +192,7 @@ def unified(text: str, accents: str = "fold") -> str:
     if text.isascii() or _ASCII_OR_PHONETIC.fullmatch(text):
         plain = text.casefold().replace("&", " and ").replace("`", "'")
         return plain if plain.isprintable() else _without_control_characters(plain)
-    text = _NARROW_SPACE.sub("", _MIXED.sub(" ", text))
+    text = _NARROW_SPACE.sub("", _MIXED.sub(" ", _DEGREE.sub("°", text)))
     text = _SUPERSCRIPT.sub(lambda match: f"^{match.group().translate(_AS_DIGITS)}", text.translate(_SAME))
     text = unicodedata.normalize("NFKC", text).translate(_SAME).casefold()
     if accents == "fold":

@@ -325,7 +325,7 @@ class _Lexicon:
     @cached_property
     def unsettling(self) -> Mask:
         """Tokens after which a number, a letter or a sign before them may not have ended."""
-        words = (*_WORDS_OF_NUMBERS, *MONTH_NAMES, *KEYS, "and", "of", "x")
+        words = (*_WORDS_OF_NUMBERS, *MONTH_NAMES, *KEYS, *ARTICLES, "and", "of", "x")
         continuing = re.compile(rf"[^\w]*(?:\d|(?:{'|'.join(words)})(?![^\W\d_])|[^\W\d_](?![^\W\d_]))|{_BINDING}")
         starts = {word[:length] for word in words for length in range(2, len(word) + 1)}
         mask = self._texts.matching(continuing)
@@ -389,7 +389,8 @@ class _Lexicon:
     @cached_property
     def number_ids(self) -> list[int]:
         """Tokens that are a number, or continue one."""
-        return _ids(self._texts.matching(re.compile(rf"[^\w]*(?:\d|(?:{_WORDS_OF_A_NUMBER})(?![^\W\d_]))")))
+        words = rf"(?:{_WORDS_OF_A_NUMBER})(?![^\W\d_])"
+        return _ids(self._texts.matching(re.compile(rf"[^\w]*(?:(?:[ex][+-]?)?\d|{words})")))
 
     def _numbers_with(self, word: str) -> list[int]:
         """Return the tokens of :attr:`number_ids` that normalise to a word, alone or after one ("x-4", "x.4")."""
