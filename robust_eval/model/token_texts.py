@@ -143,10 +143,11 @@ def incomplete_bytes(text: bytes) -> int:
     return 0
 
 
-def token_texts(tokenizer: Any, size: int) -> TokenTexts:
+def token_texts(tokenizer: Any, size: int, ends: Iterable[int] = ()) -> TokenTexts:
     """Return the texts of the tokens of a transformers tokenizer; ``size`` counts the logits, some without a token.
 
-    ValueError if the tokenizer's decoder is unknown, or the texts do not add up to the decoded ones.
+    The tokens ``ends`` end a text and add nothing to it. ValueError if the tokenizer's decoder is unknown, or the texts
+    do not add up to the decoded ones.
     """
     if getattr(tokenizer, "backend_tokenizer", None) is None:
         raise ValueError("the texts of its tokens are unknown: its tokenizer is Python code, without a tokenizer.json")
@@ -163,17 +164,19 @@ def token_texts(tokenizer: Any, size: int) -> TokenTexts:
     added = {i: b"" if token.special else literal(token.content) for i, token in tokenizer.added_tokens_decoder.items()}
     added |= dict.fromkeys(tokenizer.all_special_ids, b"")
     raw = [added[index] if index in added else written(piece or "") for index, piece in enumerate(pieces)]
-    texts = TokenTexts([*raw, *[b""] * (size - len(raw))])
-    _check(tokenizer, texts, len(pieces))
-    return texts
+    _check(tokenizer, raw)
+    raw += [b""] * (size - len(raw))
+    for token in ends:
+        raw[token] = b""
+    return TokenTexts(raw)
 
 
-def _check(tokenizer: Any, texts: TokenTexts, pieces: int) -> None:
+def _check(tokenizer: Any, raw: Sequence[bytes]) -> None:
     """Raise ValueError unless the texts of tokens add up to what the tokenizer decodes."""
     random = np.random.default_rng(0)
     for _ in range(100):
-        ids = random.integers(0, pieces, size=6).tolist()
-        joined = b"".join(texts.raw[token] for token in ids).decode("utf-8", "replace")
+        ids = random.integers(0, len(raw), size=6).tolist()
+        joined = b"".join(raw[token] for token in ids).decode("utf-8", "replace")
         decoded = tokenizer.decode(ids, skip_special_tokens=True)
         if joined.replace(_REPLACEMENT, "").strip() != decoded.replace(_REPLACEMENT, "").strip():
             raise ValueError(f"its tokens are ambiguous: {ids} have the texts {joined!r} and decode to {decoded!r}")

@@ -237,19 +237,20 @@ class AnswerTexts:
         for token in (*end_ids, *self._special(self._stop, size)):
             if token < size:  # the model writes no other
                 ends[token], carries[token] = True, False
+        silent = np.flatnonzero(ends).tolist()
         if first_line and not self._chat:
             ids = [[token] for token in range(min(size, len(self._tokenizer)))]
             backend = getattr(self._tokenizer, "backend_tokenizer", None)  # none of a tokenizer in Python
             decode = self._tokenizer.batch_decode if backend is None else backend.decode_batch
             texts = decode(ids, skip_special_tokens=False)
             for token, text in enumerate(texts):
-                if "\n" in text:
+                if "\n" in text and not ends[token]:
                     ends[token] = True
                     carries[token] = bool(text.split("\n", 1)[0].strip())
         return Vocabulary(
             ends,
             carries,
-            lambda: token_texts(self._tokenizer, size),
+            lambda: token_texts(self._tokenizer, size, silent),
             tuple(stop.encode() for stop in self._stop),
             first_line=first_line and self._chat,
         )

@@ -504,7 +504,7 @@ def test_answers_are_drawn_also_where_their_tokens_cannot_be_read(folder: Path, 
     asked = free_request("Two?")
     ((_, expected, *_),) = answered(load(folder, prompt_style="plain"), [asked])
 
-    def unreadable(tokenizer: object, size: int) -> None:
+    def unreadable(tokenizer: object, size: int, ends: object) -> None:
         raise ValueError("what its tokens write is unknown")
 
     monkeypatch.setattr(vocabulary, "token_texts", unreadable)
@@ -600,6 +600,18 @@ def test_a_tokenizer_in_python_and_an_end_token_that_the_model_lacks_are_usable(
     assert len(completions) == 6
     with pytest.raises(UserError, match=r"^model tiny: .* its tokenizer is Python code, .*; choose sampler=temp"):
         list(answered(model, [replace(free_request("Two?"), enumeration=Enumeration(5, (0.5, 1.0)))]))
+
+
+@torch.no_grad()
+def test_an_end_token_that_has_a_text_adds_nothing_to_an_enumerated_answer(folder: Path, tmp_path: Path):
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": [2, 42]}))  # 42 is H
+    model = load(tmp_path, prompt_style="plain")
+    asked = replace(free_request("Two?", tokens=1), temperatures=(1.0,), enumeration=Enumeration(5, (1.0,)))
+    ((_, _, curve, _),) = answered(model, [asked])
+    logits = model.model(input_ids=torch.tensor([model._encode(asked.prompt)])).logits[0, -1].float()
+    right = [token for token in range(VOCABULARY) if asked.matcher.right(model.texts.read((token,), True)[0])]
+    assert curve.accuracy == pytest.approx([logits.softmax(dim=-1)[right].sum().item()], abs=1e-5)
 
 
 @pytest.mark.parametrize(
