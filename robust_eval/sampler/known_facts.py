@@ -69,10 +69,12 @@ class KnownFacts(Sampler):
 
     def select(self, questions: Sequence[Question], baseline: pa.Table, seed: int) -> list[Question]:
         """Return the known facts, in their order: questions whose greedy answer passes ``selection`` and
-        ``min_confidence``.
+        ``min_confidence``; without a selection, all questions, also if ``baseline`` is empty.
 
         Of more than ``max_questions``, a seeded sample is taken.
         """
+        if not self.selects_by_baseline:
+            return self.seeded_sample(list(questions), seed)
         texts = {question.id: question.text for question in questions}
         known_ids: set[str] = set()
         wrong: list[tuple[str, str]] = []

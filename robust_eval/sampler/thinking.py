@@ -77,12 +77,6 @@ class Thinking(KnownFacts):
         """Number of answers to each question at each temperature with each reasoning budget."""
         return math.inf if self.exact else self.traces * max(1, self.answers if self.is_local else 1)
 
-    def select(self, questions: Sequence[Question], baseline: pa.Table, seed: int) -> list[Question]:
-        """Return the questions that :class:`KnownFacts` selects; without a selection, all, up to ``max_questions``."""
-        if self.selects_by_baseline:
-            return super().select(questions, baseline, seed)
-        return self.seeded_sample(list(questions), seed)
-
     def requests(self, questions: Sequence[Question], grader: PrefixGrader, seed: int) -> list[Request]:
         """Return the requests with reasoning: all to a service; the maximum to a local model, whose traces may all
         differ.

@@ -85,6 +85,8 @@ def test_a_model_that_answers_in_sentences_is_told_of_the_wider_selection(
 def test_the_selection_can_be_wider():
     assert kept(selection="contains") == ["q0", "q1", "q3", "q5"]
     assert kept(selection="none") == ["q0", "q1", "q2", "q3", "q4", "q5"]
+    # a model without temperature 0 is not asked for a baseline that nothing needs
+    assert KnownFacts(selection="none").select(QUESTIONS, BASELINE.slice(0, 0), seed=0) == QUESTIONS
 
 
 def test_questions_that_have_no_right_answer_are_candidates_only_where_nothing_is_selected():
