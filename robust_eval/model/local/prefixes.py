@@ -344,6 +344,17 @@ def cache_agrees_with_plain_passes(model: Any, prompt: Sequence[int]) -> bool:
     return _agree(torch.cat(logits), torch.cat(expected), model)
 
 
+@torch.inference_mode()
+def is_causal(model: Any) -> bool:
+    """Return whether this model's logits are independent of later tokens; those of an encoder are not."""
+    tokens = torch.arange(8, device=model.device)[None]
+    try:
+        longer, shorter = (model(input_ids=ids, use_cache=False).logits.float() for ids in (tokens, tokens[:, :-1]))
+    except _UNSUPPORTED:
+        return True
+    return _agree(longer[:, :-1], shorter, model) or not bool(longer.isfinite().all())
+
+
 _UNSUPPORTED = (AttributeError, IndexError, KeyError, NotImplementedError, RuntimeError, TypeError, ValueError)
 """Errors of a model that an evaluator of prefixes does not support."""
 

@@ -88,7 +88,8 @@ class Transformers(TransformersSettings, ModelConfig):
         import torch
         from transformers import AutoModelForCausalLM
 
-        from robust_eval.model.local.transformers_model import TransformersModel  # it imports torch
+        from robust_eval.model.local.prefixes import is_causal  # both import torch
+        from robust_eval.model.local.transformers_model import TransformersModel
 
         device, dtype = self.effective_device, self.effective_dtype
         where = {"revision": self.revision, "trust_remote_code": self.trust_remote_code}
@@ -112,6 +113,11 @@ class Transformers(TransformersSettings, ModelConfig):
             raise UserError(
                 f"model {self.name}: {self.path} cannot be loaded: it lacks weights of a causal language "
                 f"model ({names})"
+            )
+        if not is_causal(model):
+            raise UserError(
+                f"model {self.name}: {self.path} cannot be loaded: it is no causal language model ("
+                f"{type(model).__name__}): its logits depend on later tokens, as an encoder's do"
             )
         if device.startswith("cuda"):
             # cuDNN's attention plans every new shape of a batch of prompts, which took 1 s for 16 questions

@@ -14,7 +14,7 @@ from architectures import WRONG_WITH_A_CACHE, tiny
 from asking import answered
 from json_lines import cases
 from tiny_model import VOCABULARY, byte_tokenizer, save_tiny_model
-from transformers import ByT5Tokenizer
+from transformers import BertConfig, BertLMHeadModel, ByT5Tokenizer
 
 from robust_eval.error import UserError
 from robust_eval.grader.matching import Matching
@@ -122,6 +122,17 @@ def test_files_of_a_model_that_do_not_belong_together_are_named(
     with pytest.raises(UserError) as problem:
         load(tmp_path, generation=Generation(preset="repository"))
     assert reason in str(problem.value)
+
+
+def test_an_encoder_that_loads_as_a_language_model_is_refused(tmp_path: Path):
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    BertLMHeadModel(BertConfig(vocab_size=VOCABULARY, initializer_range=0.5, **sizes)).save_pretrained(tmp_path)
+    byte_tokenizer().save_pretrained(tmp_path)
+    reason = (
+        r"it is no causal language model \(BertLMHeadModel\): its logits depend on later tokens, as an encoder's do"
+    )
+    with pytest.raises(UserError, match=f"^model tiny: .* cannot be loaded: {reason}$"):
+        load(tmp_path, prompt_style="plain")
 
 
 def test_a_hub_model_without_a_hub_is_named():
