@@ -45,13 +45,21 @@ class Generation:
             raise ValueError(f"repetition_penalty must be above 0, not {self.repetition_penalty}")
 
     def effective(self, repository: Any) -> "Generation":
-        """Return the effective generation settings for a model with the generation_config ``repository``."""
+        """Return the effective generation settings for a model with the generation_config ``repository``; ValueError
+        for one with invalid values.
+        """
         if self.preset == "full":
             return self
         defaults = {name: getattr(repository, name, None) for name in ("top_k", "top_p", "min_p", "repetition_penalty")}
         if self.preset == "library_defaults" and defaults["top_k"] is None:
             defaults["top_k"] = 50
-        return replace(self, **{name: value for name, value in defaults.items() if value is not None})
+        numbers = {name: value for name, value in defaults.items() if value is not None}
+        for name, value in numbers.items():
+            if isinstance(value, bool) or not isinstance(value, int | float) or (name == "top_k" and value % 1):
+                raise ValueError(f"{name} must be a {'whole ' * (name == 'top_k')}number, not {value!r}")
+        if "top_k" in numbers:
+            numbers["top_k"] = int(numbers["top_k"])
+        return replace(self, **numbers)
 
     @property
     def truncates(self) -> bool:

@@ -51,3 +51,7 @@ def test_presets_take_what_the_repository_brings():
     own = Generation("repository", top_p=0.9, repetition_penalty=1.2)
     assert own.effective(SimpleNamespace(top_k=20)) == Generation("repository", 20, 0.9, 0.0, 1.2)
     assert defaults.effective(bare) == Generation("library_defaults", 50)
+    assert repr(repository.effective(SimpleNamespace(top_k=20.0)).top_k) == "20"
+    for top_k in (2.5, "20", True):
+        with pytest.raises(ValueError, match=f"^top_k must be a whole number, not {top_k!r}$"):
+            repository.effective(SimpleNamespace(top_k=top_k))
