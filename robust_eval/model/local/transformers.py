@@ -94,7 +94,7 @@ class Transformers(TransformersSettings, ModelConfig):
         device, dtype = self.effective_device, self.effective_dtype
         where = {"revision": self.revision, "trust_remote_code": self.trust_remote_code}
         try:
-            torch.empty(0, device=device)
+            torch.zeros(1, device=device).item()
         except (AssertionError, RuntimeError) as problem:
             raise UserError(
                 f"model.device={device} cannot be used: {first_line(problem)}; use model.device=cpu"

@@ -289,9 +289,10 @@ def test_a_template_that_refuses_the_prompt_ends_the_run_in_one_sentence(folder:
         list(answered(model, [request("Two?")]))
 
 
-def test_a_device_that_is_not_there_is_named(folder: Path):
-    with pytest.raises(UserError, match=r"^model\.device=nonsense cannot be used: "):
-        load(folder, device="nonsense")
+@pytest.mark.parametrize("device", ["nonsense", "meta"])
+def test_a_device_that_is_not_there_is_named(folder: Path, device: str):
+    with pytest.raises(UserError, match=rf"^model\.device={device} cannot be used: "):
+        load(folder, device=device)
 
 
 def test_more_log_probabilities_than_tokens_are_padded_with_probability_zero(folder: Path):
