@@ -360,7 +360,9 @@ _UNSUPPORTED = (AttributeError, IndexError, KeyError, NotImplementedError, Runti
 
 
 def _agree(logits: Tensor, expected: Tensor, model: Any) -> bool:
-    """Return whether logits of a model are the expected ones, but for rounding."""
+    """Return whether logits of a model are the expected ones, but for rounding, or both are undefined."""
+    if not (logits < torch.inf).all() and not (expected < torch.inf).all():
+        return True  # drawing from them ends the run
     tolerance = 1e-3 if model.dtype == torch.float32 else 0.1
     return bool((logits - expected).square().mean().sqrt() <= tolerance * expected.std())
 

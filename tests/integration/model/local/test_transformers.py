@@ -636,7 +636,9 @@ def test_an_end_token_that_has_a_text_adds_nothing_to_an_enumerated_answer(folde
     ],
     ids=["greedy", "drawn", "enumerated", "choices"],
 )
-def test_logits_that_are_no_numbers_end_the_run_in_one_sentence(folder: Path, change: dict):
+def test_logits_that_are_no_numbers_end_the_run_in_one_sentence(
+    folder: Path, change: dict, caplog: pytest.LogCaptureFixture
+):
     model = load(folder, prompt_style="plain", dtype="float16")
     with torch.no_grad():
         model.model.model.norm.weight.fill_(60_000)  # too much for float16
@@ -644,6 +646,7 @@ def test_logits_that_are_no_numbers_end_the_run_in_one_sentence(folder: Path, ch
         list(answered(model, [replace(free_request("Two?"), **change)]))
     expected = "its logits are infinite or not numbers with model.dtype=float16: set model.dtype=float32, or check its"
     assert str(problem.value) == f"model tiny: {expected} weights"
+    assert caplog.messages == []
 
 
 def test_prompts_beyond_the_context_are_refused_with_a_table_of_positions_and_warned_of_without(
