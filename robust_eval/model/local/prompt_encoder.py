@@ -62,6 +62,8 @@ class PromptEncoder:
         self._date = template.date
         if template.enable_thinking is not None:
             self._options["enable_thinking"] = template.enable_thinking
+        if self._chat:
+            _refuse_hidden_question(tokenizer)
         has_system_role = (
             _shows_system_role(tokenizer) if self._chat and template.system_role is None else template.system_role
         )
@@ -111,6 +113,21 @@ def _shows_system_role(tokenizer: Any) -> bool:
         return "SYSTEM LINE" in tokenizer.apply_chat_template(messages, tokenize=False)
     except (TemplateError, TypeError):
         return False
+
+
+def _refuse_hidden_question(tokenizer: Any) -> None:
+    """Raise UserError if the tokenizer's chat template drops the text of a user silently."""
+    from jinja2 import TemplateError
+
+    try:
+        text: str = tokenizer.apply_chat_template(Prompt("", (), "QUESTION").messages(), tokenize=False)
+    except (TemplateError, TypeError):
+        return  # the first prompt ends the run
+    if "question" not in text.lower():
+        raise UserError(
+            "the model's chat template does not show the question (perhaps it takes only lists of text and images): "
+            "set model.prompt_style=plain"
+        )
 
 
 _SEPARATOR = "\n\n"

@@ -275,7 +275,10 @@ def test_the_date_in_a_template_is_always_the_same(folder: Path, shown: str, dat
 @pytest.mark.parametrize(
     ("template", "reason"),
     [
-        ("{% for m in messages if m.role == 'assistant' %}{{ raise_exception('no exemplars') }}{% endfor %}", "no ex"),
+        (
+            "{% for m in messages %}{{ m.content if m.role == 'user' else raise_exception('no ex') }}{% endfor %}",
+            "no ex",
+        ),
         ("{{ messages[0].content.text.lower() }}", "'str object' has no attribute 'text'"),
         ("{{ messages[0].content + 1 }}", "can only concatenate str"),
         ("{% for m in messages %}", "Unexpected end of template"),
@@ -287,6 +290,17 @@ def test_a_template_that_refuses_the_prompt_ends_the_run_in_one_sentence(folder:
     model = TransformersModel(model.config, model.model, model.tokenizer)
     with pytest.raises(UserError, match=rf"^the model's chat template cannot show this prompt \({reason}.*\): set mod"):
         list(answered(model, [request("Two?")]))
+
+
+def test_a_template_that_drops_the_question_is_refused(folder: Path):
+    model = load(folder, prompt_style="chat")
+    model.tokenizer.chat_template = (
+        "{% for m in messages %}{% for part in m.content %}{{ part.text }}{% endfor %}<bot>{% endfor %}"
+    )
+    with pytest.raises(
+        UserError, match=r"^the model's chat template does not show the question .*: set model\.prompt_"
+    ):
+        TransformersModel(model.config, model.model, model.tokenizer)
 
 
 @pytest.mark.parametrize("device", ["nonsense", "meta"])
