@@ -295,6 +295,11 @@ class LanguageModel(Protocol):
                 f"sampler.structured=true: {self.description()['name']} cannot restrict replies to letters, as some "
                 "servers can: remove it"
             )
+        if any(request.stop_on_match for request in requests):
+            raise UserError(
+                f"sampler.stop_on_match=true: {self.description()['name']} cannot end its answers early, as local "
+                "models can: remove it"
+            )
         if any(request.enumeration or request.min_logprobs for request in requests):
             raise UserError(
                 f"{self.description()['name']} returns no log-probabilities: choose sampler=repetition or "

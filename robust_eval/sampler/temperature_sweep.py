@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 
 from robust_eval.answer import SCHEMA, Answers
+from robust_eval.error import UserError
 from robust_eval.model.base import Request, TrialKey
 from robust_eval.question import Question
-from robust_eval.sampler.base import PrefixGrader
+from robust_eval.sampler.base import PrefixGrader, prefix_grader_settings
 from robust_eval.sampler.known_facts import KnownFacts
 from robust_eval.sampler.steps import NOTHING, Step, Steps
 from robust_eval.stats.frs import settled
@@ -28,7 +29,7 @@ class TemperatureSweep(KnownFacts):
     """Number of independent answers at each temperature."""
     stop_on_match: bool = False
     """End an answer as soon as it contains an accepted answer and the boundary of its last word; saves time if only
-    correctness matters."""
+    correctness matters. Answers to multiple choice are not shortened."""
     early_stop: bool = False
     """Sample temperatures from the lowest, each only until it is certain whether the fact breaks there. The breaking
     temperatures and FRS are the same with about a third of the answers, but the accuracy at each temperature is not
@@ -44,11 +45,15 @@ class TemperatureSweep(KnownFacts):
         return self.trials
 
     def requests(self, questions: Sequence[Question], grader: PrefixGrader, seed: int) -> list[Request]:
-        """Return a request for ``trials`` answers to each known fact at every temperature of the sweep."""
+        """Return a request for ``trials`` answers to each known fact at every temperature of the sweep; UserError if
+        ``stop_on_match`` can end none of those in free text.
+        """
         requests = [self.request(question, grader, seed, self.trials) for question in questions]
         if not self.stop_on_match:
             return requests
-        matchers = map(grader.matcher, questions)
+        matchers = [grader.matcher(question) for question in questions]
+        if not any(matchers) and any(question.answers and not question.choices for question in questions):
+            raise UserError(f"sampler.stop_on_match=true needs {prefix_grader_settings(grader)}: remove it")
         return [
             replace(each, matcher=matcher, stop_on_match=True) for each, matcher in zip(requests, matchers, strict=True)
         ]

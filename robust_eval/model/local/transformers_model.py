@@ -94,6 +94,11 @@ class TransformersModel(LanguageModel):
                 f"model {self.config.name} reasons before it answers (model.thinking_budget), but sampler=exact needs "
                 "answers without reasoning: choose sampler=temperature_sweep, or set model.thinking_budget=0"
             )
+        if self._thinks and any(request.stop_on_match for request in requests):
+            raise UserError(
+                f"sampler.stop_on_match=true ends no answers of model {self.config.name}, which reasons before it "
+                "answers (model.thinking_budget): remove it"
+            )
 
     @property
     def _thinks(self) -> bool:

@@ -91,6 +91,10 @@ def test_one_without_a_temperature_is_asked_at_one_and_that_is_said_once(caplog:
     ]
     with pytest.raises(UserError, match=r"the sampler requests several \(0.5, 1\): add the parameter"):
         loaded.check([request("a", temperatures=(0.5, 1.0))])
+    with pytest.raises(
+        UserError, match=r"^sampler\.stop_on_match=true: f cannot end its answers early, .*: remove it$"
+    ):
+        loaded.check([replace(request("a"), stop_on_match=True)])
 
 
 def test_a_compiled_function_is_a_model_too():

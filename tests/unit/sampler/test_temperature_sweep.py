@@ -7,6 +7,7 @@ import pytest
 from answer_rows import answer_row
 
 from robust_eval.answer import answer_table, rows
+from robust_eval.error import UserError
 from robust_eval.grader.answer_matcher import AnswerMatcher
 from robust_eval.grader.matching import Matching
 from robust_eval.model.base import Matcher, Request, TrialKey
@@ -70,8 +71,12 @@ def test_a_question_whose_answers_can_only_be_graded_whole_brings_no_matcher():
     assert [request.question_id for request in requests if request.matcher] == ["free"]
     matcher = requests[0].matcher
     assert [matcher.right(reply) for reply in ("It is Rome.", "Paris", "Romeo")] == [True, False, False]
-    requests = TemperatureSweep(stop_on_match=True).requests(questions, Matching("substring"), seed=0)
-    assert [request.matcher for request in requests] == [None] * 4
+    assert [each.matcher for each in TemperatureSweep(stop_on_match=True).requests(questions[1:3], Matching(), 0)] == [
+        None,
+        None,
+    ]
+    with pytest.raises(UserError, match=r"^sampler\.stop_on_match=true needs grader=matching with .*: remove it$"):
+        TemperatureSweep(stop_on_match=True).requests(questions, Matching("substring"), seed=0)
 
 
 HALF = partial(settled, threshold=0.5)
