@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import ssl
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -179,7 +180,11 @@ class Service:
             error = json.loads(reply.text)
         except (ValueError, RecursionError):
             error = None
-        return self._refused_body(reply.status_code, error, reply.headers, reply.text or str(reply))
+        problem = self._refused_body(reply.status_code, error, reply.headers, reply.text or str(reply))
+        named = isinstance(error, Mapping) and ("error" in error or "message" in error)
+        if reply.status_code == HTTPStatus.NOT_FOUND and not named and reply.url.path.endswith(self.path):
+            problem.reason += f"; correct model.base_url, which ends before {self.path}, often in /v1"
+        return problem
 
     def body(self, prompt: Prompt, system_role: bool, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return the body of a request to the service: the model, the prompt and these settings."""
@@ -236,7 +241,11 @@ class Service:
         cause_named = next((c for c in reversed(causes) if isinstance(c, OSError | aiohttp.ClientError)), causes[0])
         sent = not any(isinstance(cause, aiohttp.ClientConnectorError) for cause in causes)
         reason = f"{type(cause_named).__name__}: {cause_named}".strip(": ")
-        if isinstance(cause_named, ConnectionRefusedError):
+        if any(isinstance(cause, aiohttp.ClientProxyConnectionError) for cause in causes):
+            reason = f"the proxy failed ({reason}); start it, or remove HTTP_PROXY, HTTPS_PROXY and ALL_PROXY"
+        elif isinstance(cause_named, ssl.SSLCertVerificationError):
+            reason += "; set SSL_CERT_FILE to a file with its certificate if you trust it"
+        elif isinstance(cause_named, ConnectionRefusedError):
             reason = "the connection was refused; start the server, or correct model.base_url"
         return UnansweredError("lost", self.clean(reason), sent=sent)
 

@@ -467,6 +467,30 @@ def test_a_server_that_is_not_there_is_lost() -> None:
     assert str(problem) == "the connection was refused; start the server, or correct model.base_url"
 
 
+def test_a_proxy_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch, server: ScriptedServer) -> None:
+    with scripted_server(replied({})) as gone:
+        pass
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", gone.url.rsplit("/", 2)[0])
+    problem = unanswered(server, replied({}))
+    assert (problem.kind, problem.sent) == ("lost", False)
+    assert str(problem).startswith("the proxy failed (ConnectionRefusedError: ")
+
+
+@pytest.mark.parametrize(
+    ("body", "fix"),
+    [
+        ({"detail": "Not Found"}, "; correct model.base_url, which ends before /chat/completions, often in /v1"),
+        (b"404 page not found", "; correct model.base_url, which ends before /chat/completions, often in /v1"),
+        ({"error": "model not found"}, ""),
+        (error(message="The model m does not exist."), ""),
+    ],
+)
+def test_a_wrong_path_names_the_setting_of_the_address(server: ScriptedServer, body: Any, fix: str) -> None:
+    assert str(unanswered(server, replied(body, 404))).partition(";")[1:] == (fix[:1], fix[1:])
+
+
 # secrets
 
 
