@@ -3,7 +3,9 @@
 Files are only added, atomically. Their names are hashes of their keys, so that a block written twice is stored once.
 """
 
+import errno
 import hashlib
+import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -16,6 +18,8 @@ import pyarrow.parquet as pq
 
 from robust_eval.error import UserError, writing
 from robust_eval.store.base import Entries, Merge, Store
+
+log = logging.getLogger(__name__)
 
 FOLDER = "blocks"
 """Folder of the files in the folder of the store."""
@@ -48,6 +52,7 @@ class ParquetEntries(Entries):
         self._folder = folder
         self._read: dict[Path, int] = {}  # modification times of the files that were read
         self._files: dict[bytes, Path] = {}
+        self._read_only = False
 
     def get(self, keys: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
         """Yield the intact entries of these keys, after a look for new Parquet files."""
@@ -63,7 +68,7 @@ class ParquetEntries(Entries):
 
     def put(self, entries: Mapping[bytes, bytes], merge: Merge | None = None) -> None:
         """Write the entries as one Parquet file: under a temporary name, synced, then renamed. Nothing is merged."""
-        if not entries:
+        if self._read_only or not entries:
             return
         columns = zip(*((key, value, _checksum(key, value)) for key, value in entries.items()), strict=True)
         table = pa.table(dict(zip(_SCHEMA.names, columns, strict=True)), schema=_SCHEMA)
@@ -78,6 +83,10 @@ class ParquetEntries(Entries):
         except OSError as problem:
             with suppress(OSError):
                 partial.unlink(missing_ok=True)
+            if self._files and problem.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+                log.warning("store: %s is read-only: new answers are not stored", self._folder)
+                self._read_only = True
+                return
             reason = f"{self._folder} is not writable ({problem.strerror})"
             raise UserError(f"store: {reason}: free space, or set store.folder to another folder") from problem
 

@@ -1,3 +1,4 @@
+import errno
 import os
 import random
 from collections.abc import Iterable, Mapping
@@ -111,6 +112,25 @@ def test_a_folder_that_takes_nothing_is_said_and_left_as_it_was(tmp_path: Path):
         ):
             entries.put(ONE)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_new_answers_are_not_stored_in_a_folder_that_is_only_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    put(tmp_path, ONE)
+
+    def refuse(*names: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(os, "replace", refuse)
+    with ParquetStore(str(tmp_path)).open() as entries:
+        assert dict(entries.get([*ONE])) == ONE
+        entries.put(TWO)
+        entries.put(TWO)
+        assert dict(entries.get([*ONE, *TWO])) == ONE
+    assert caplog.messages == [f"store: {tmp_path / FOLDER} is read-only: new answers are not stored"]
+    with ParquetStore(str(tmp_path / "empty")).open() as entries, pytest.raises(UserError, match="is not writable"):
+        entries.put(ONE)
 
 
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path):

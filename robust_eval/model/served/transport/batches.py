@@ -157,7 +157,10 @@ class BatchNotes:
         of_requests = {key: json.dumps({**note, sent.mark: lines}).encode() for key, note, lines in notes}
         self._store.put(of_requests | _of_batch(sent))
         if not dict(self._store.get([_batch_key(sent.mark)])):
-            raise UserError("model.batch=true needs a store for the ids of batches: remove store=none")
+            raise UserError(
+                "model.batch=true needs a store for the ids of batches: remove store=none, or set store.folder to a "
+                "folder that is not read-only"
+            )
 
     def name(self, sent: SentBatch) -> None:
         """Note the id of a batch."""
