@@ -59,6 +59,11 @@ class ModelConfig(Protocol):
         """True if the configuration stands for recorded answers of a model, which cannot be queried."""
         return False
 
+    @property
+    def highest_temperature(self) -> float | None:
+        """Temperature at which the service of this configuration silently caps higher ones; None if it is not set."""
+        return None
+
     def identity(self) -> Mapping[str, Any]:
         """Return everything outside a request that determines the answers, without loading the model.
 

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple, Protocol
@@ -121,16 +122,18 @@ class StoredModel:
     def temperatures(self, highest: float) -> Temperatures:
         """Return the temperatures that the stored model supports; ``highest`` is the highest that the run needs.
 
-        A server is probed only if neither today's other runs nor its stored description have them. A cache-only model
-        supports all.
+        A server is probed only if neither today's other runs nor its stored description cover ``highest``. A cache-only
+        model supports all.
         """
         if (supported := self.config.temperatures(highest)) is not None:
             return supported
-        if "capability.highest_temperature" in (stored := self.description()):
+        stored = self.description()
+        known, own = stored.get("capability.highest_temperature"), stored.get("capability.own_temperature", False)
+        if known is not None and (own or highest <= known or highest == stored.get("capability.probed_for")):
             return Temperatures(
-                highest=stored["capability.highest_temperature"],
+                highest=min(known, self.config.highest_temperature or math.inf),
                 greedy=stored["capability.greedy"],
-                default_only=stored.get("capability.own_temperature", False),
+                default_only=own,
                 takes_effort=stored.get("capability.takes_effort", False),
                 has_logprobs=stored["capability.top_logprobs"] > 1 or stored.get("capability.whole_vocabulary", False),
             )

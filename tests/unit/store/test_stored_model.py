@@ -1,9 +1,10 @@
 import itertools
+import json
 import logging
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,15 @@ from robust_eval.answer import EXACT_CURVES, SCHEMA, Answers
 from robust_eval.engine.local import Local
 from robust_eval.error import UserError
 from robust_eval.grader.answer_matcher import AnswerMatcher
-from robust_eval.model.base import Completion, Curve, Enumeration, Item, LanguageModel, Reply, Request
+from robust_eval.model.base import Completion, Curve, Enumeration, Item, LanguageModel, Reply, Request, Temperatures
 from robust_eval.model.model_config import ModelConfig
+from robust_eval.model.served.openai import OpenAI
+from robust_eval.model.served.probe import Capabilities
+from robust_eval.model.served.served_model import ServedModel
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime.process import Stopwatch
 from robust_eval.store.base import NoStore, Store
-from robust_eval.store.keys_and_rows import answers_key
+from robust_eval.store.keys_and_rows import answers_key, description_key
 from robust_eval.store.sqlite import FILE, SqliteStore
 from robust_eval.store.stored_model import StoredModel
 
@@ -278,6 +282,24 @@ def test_what_counts_as_right_determines_answers_only_where_it_ends_or_gathers_t
         key = answers_key(model, original)
         assert (answers_key(model, other) != key) == matters
     assert AnswerMatcher(["paris"]).identity == PARIS.identity
+
+
+@pytest.mark.parametrize(
+    ("needed", "setting", "highest"),
+    [(2.0, None, 2.0), (3.0, None, 9.0), (4.0, None, 2.0), (2.0, 1.0, 1.0)],
+    ids=["probed", "not probed", "refused", "capped by the settings"],
+)
+def test_the_temperatures_of_an_earlier_day_hold_as_far_as_they_were_probed(
+    needed: float, setting: float | None, highest: float, monkeypatch: pytest.MonkeyPatch, store: SqliteStore
+):
+    monkeypatch.setattr(ServedModel, "temperatures", lambda self, needed: Temperatures(highest=9.0))
+    config = OpenAI("m", "m", base_url="http://localhost:1", api_key_env=None, highest_temperature=setting)
+    can = Capabilities("max_tokens", True, True, {}, 2.0, 20, False, 1, True, probed_for=4.0)
+    described = {f"capability.{name}": value for name, value in asdict(can).items()}
+    with store.open() as entries:
+        entries.put({description_key(config.identity()): json.dumps(described).encode()})
+        model = StoredModel(config, Local(threads=1), entries, Stopwatch())
+        assert model.temperatures(needed).highest == highest
 
 
 def test_fewer_trials_and_temperatures_are_taken_from_more(store: SqliteStore):
