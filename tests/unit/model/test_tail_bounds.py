@@ -1,5 +1,6 @@
 """Bounds against the enumeration of every answer of tiny models whose probabilities are all known."""
 
+import math
 from itertools import product
 
 import numpy as np
@@ -94,3 +95,10 @@ def test_a_token_that_is_hidden_may_be_more_probable_than_those_that_are_seen() 
 )
 def test_the_precision_is_read_off_the_decimals(logprobs: list[float], error: float) -> None:
     assert precision(logprobs) == pytest.approx(error)
+
+
+@pytest.mark.parametrize("impossible", [-9999.0, -math.inf])
+def test_beside_an_impossible_token_nothing_more_likely_is_unseen(impossible: float):
+    low, high = unseen_sums([-1e-6, impossible], [0.5, 1.0, 2.0], 100, 0.0)
+    assert low.tolist() == [0.0, 0.0, 0.0]
+    assert high[0] == 0.0 < high[1] < high[2]

@@ -77,8 +77,9 @@ def unseen_sums(
     least_rest = min(least_rest, unlisted * most_probable)
 
     def concentrated(rest: float) -> Floats:
-        # Of an empty rest nothing is left at any temperature.
-        return rest * most_probable ** (s - 1) if rest else np.zeros(len(s))
+        # Of an empty rest nothing is left at any temperature. A power of 0 may be infinite, and is not used.
+        with np.errstate(divide="ignore"):
+            return np.asarray(rest * most_probable ** (s - 1)) if rest else np.zeros(len(s))
 
     def even(rest: float) -> Floats:
         return np.asarray(unlisted ** (1 - s) * rest**s) if rest else np.zeros(len(s))
