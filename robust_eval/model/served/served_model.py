@@ -423,7 +423,8 @@ class ServedModel(LanguageModel):
         send = partial(service.ask, request.prompt, can.system_role)
         watch = self._watch if self._watch is not None and self._watch.covers(call) else None
         try:
-            ask = partial(send, body | (watch.body if watch else {}))
+            watched = watch.body if watch and watch.top > request.top_logprobs else {}
+            ask = partial(send, body | watched)
             response = await self._attempts.in_turn(about, completion_tokens, ask)
         except UnansweredError as problem:
             if watch is None or problem.kind != "wrong" or "logprob" not in problem.reason:

@@ -793,6 +793,17 @@ def test_log_probabilities_that_are_not_needed_are_not_missed(known: Callable[[C
     assert {len(top) for (tops,) in rows(table, "top_logprobs") for top in tops} == {5}
 
 
+@pytest.mark.parametrize(("needed", "requested"), [(0, 20), (10, 20), (50, 50)])
+def test_draws_are_tested_with_as_many_log_probabilities_as_are_needed(
+    known: Callable[[Capabilities], None], instant: str, needed: int, requested: int
+):
+    known(replace(LLAMA, top_logprobs=50))
+    drawn = replace(GREEDY, temperatures=(1.0,), top_logprobs=needed, min_logprobs=0)
+    with Proxy(instant) as proxy:
+        ask(config(proxy.base_url), NoStore(), [drawn])
+        assert [body["top_logprobs"] for body in proxy.bodies] == [requested]
+
+
 @pytest.mark.usefixtures("probing")
 def test_a_server_is_asked_once_a_day_what_it_can_do_and_its_draws_pass_every_test(proxy: Proxy, caplog: Any):
     model = config(proxy.base_url).load()
