@@ -48,7 +48,7 @@ def main() -> None:
     )
     words = parser.parse_args().words
     with command():
-        if len(words) == 1 and words[0] in COMMANDS and words[0] != "help":
+        if len(words) == 1 and words[0] in COMMANDS:
             sys.argv[1:] = ["--help"]
             COMMANDS[words[0]].run()
         elif words:
@@ -91,6 +91,8 @@ def _summary(group: str) -> str:
 def _explain(word: str) -> None:
     """Print help on the options of a group, or the settings of one of them."""
     group, equals, option = word.partition("=")
+    if word in COMMANDS:
+        raise UserError(f"help explains a command by itself: {_program()} help {word}")
     if group not in GROUPS:
         from robust_eval.config.composition_errors import nearest
 
