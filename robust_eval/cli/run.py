@@ -81,12 +81,12 @@ def main() -> None:
             raise UserError("for Tab completion use robust-eval completion bash (or zsh, fish)")
         dry, cancelling = (_flag(known, name) for name in ("dry_run", "cancel_batches"))
         repeats = [line for line in known.overrides if line.startswith("repeat=")]
+        options = list(sys.argv[1:])
+        for line in known.overrides:
+            options.remove(line)
         if not repeats:
-            before = known.overrides
-            known.overrides = with_own_options(with_log(before), known.config_dir and Path(known.config_dir))
-            # Hydra reads consecutive overrides, and of two values of a setting the last
-            index = sys.argv.index(before[0], 1) + len(before) if before else 1
-            sys.argv[index:index] = known.overrides[len(before) :]
+            known.overrides = with_own_options(with_log(known.overrides), known.config_dir and Path(known.config_dir))
+        sys.argv[1:] = [*options, *known.overrides]  # Hydra reads consecutive overrides
         if dry or cancelling:
             from robust_eval.cli.dry_run import cancel_batches, dry_run  # it takes a second
 
@@ -164,7 +164,7 @@ def _known_options(arguments: Sequence[str]) -> Namespace:
         parser.add_argument(*option, choices=("job", "hydra", "all") if "--cfg" in option else None)
     parser.add_argument(*_INFO, nargs="?", const="all")
     try:
-        known, _ = parser.parse_known_args(arguments)
+        known, _ = parser.parse_known_intermixed_args(arguments)
     except ArgumentError as problem:
         raise UserError(f"{problem.argument_name}: {problem.message} (--hydra-help explains the options)") from problem
     if known.config_name or known.config_path:

@@ -31,7 +31,7 @@ def test_a_sweep_has_the_folder_that_was_meant(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(command_line, "run_sweep", lambda *arguments: told.extend(arguments))
     monkeypatch.setattr(command_line, "command", nullcontext)  # which heeds signals, for all that follows as well
     mlruns = tmp_path / "my (runs)"
-    swept = ["-m", "dataset=local", f"dataset.path={FILE},b.csv", f"paths.mlruns={mlruns}"]
+    swept = ["dataset=local", "-m", f"dataset.path={FILE},b.csv", f"paths.mlruns={mlruns}"]
     monkeypatch.setattr(sys, "argv", ["run.py", *swept, *(line.format(tmp_path) for line in given)])
     monkeypatch.setattr(command_line, "launch", lambda: None)
     command_line.main()
@@ -39,6 +39,7 @@ def test_a_sweep_has_the_folder_that_was_meant(monkeypatch: pytest.MonkeyPatch, 
     assert (overrides, jobs) == ([f"dataset.path='{FILE}',b.csv"], 2)
     assert folder == tmp_path / "all (of them)" if given else folder.parents[1] == mlruns / "sweeps"
     assert f"hydra.sweep.dir='{folder}'" in sys.argv
+    assert sys.argv[1:3] == ["-m", "dataset=local"]  # Hydra reads consecutive overrides
 
 
 def test_the_options_that_are_chosen_stand_above_the_configuration_that_is_shown(shell: Shell, tmp_path: Path):
