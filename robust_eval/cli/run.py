@@ -87,6 +87,10 @@ def main() -> None:
         if not repeats:
             known.overrides = with_own_options(with_log(known.overrides), known.config_dir and Path(known.config_dir))
         sys.argv[1:] = [*options, *known.overrides]  # Hydra reads consecutive overrides
+        others = {"-m": known.multirun, "dry_run=true": dry, "cancel_batches=true": cancelling}
+        if repeats and any(others.values()):
+            other = next(name for name, is_set in others.items() if is_set)
+            raise UserError(f"{repeats[-1]} repeats one run with new requests, so {other} cannot be added: remove one")
         if dry or cancelling:
             from robust_eval.cli.dry_run import cancel_batches, dry_run  # it takes a second
 
@@ -100,7 +104,7 @@ def main() -> None:
                 except UserError as problem:
                     raise UserError(f"{repeats[-1]}: {problem}") from problem
                 of_hydra = ["--config-path", copy, "--config-name", "config", f"hydra.searchpath=[file://{CONF}]"]
-                sys.argv[1:] = [*of_hydra, *lines]
+                sys.argv[1:] = [*options, *of_hydra, *lines]
                 launch()
             return
         checked = checked_overrides(known.overrides)

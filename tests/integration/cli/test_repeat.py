@@ -13,7 +13,8 @@ import yaml
 
 from robust_eval.cli import repeat as cli_repeat
 from robust_eval.cli.repeat import repeating_overrides
-from robust_eval.config.schema import SCHEMAS
+from robust_eval.config.overrides import composed_run
+from robust_eval.config.schema import SCHEMAS, register, repeatable
 from robust_eval.error import UserError
 from robust_eval.tracking.run_folder import ANSWERS, CONFIG, MAX_CONFIG_BYTES
 
@@ -196,3 +197,14 @@ def test_what_hydra_cannot_compose_is_said_in_a_sentence(
     assert process.stderr.startswith(f"error: repeat={folder}: ")
     assert process.stderr.endswith("Key 'nme' not in 'Transformers'\n")
     assert process.stderr.count("\n") == 1
+
+
+def test_the_configuration_of_a_repeated_run_is_shown_without_a_run(
+    command: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+):
+    register()
+    folder = run_folder(tmp_path / "mlruns", repeatable(composed_run(["seed=7"])[1]))
+    process = command("--cfg", "job", f"repeat={folder}", f"paths.mlruns={tmp_path / 'mlruns'}")
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.startswith("seed: 7\n")
+    assert list(tmp_path.iterdir()) == [tmp_path / "mlruns"]
