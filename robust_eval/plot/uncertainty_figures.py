@@ -62,7 +62,8 @@ def risk_by_coverage(axes: Axes, run: FigureData) -> None:
     axes.axhline(1 - correct.mean(), color=GREY, linestyle=":", linewidth=1, label="random order")
     axes.set(xlabel="coverage: share of answers accepted", ylabel="risk: share of these that is wrong")
     axes.set(xlim=(0, 1), ylim=(0, 1.02))
-    axes.set_title(f"Risk against coverage (n = {len(correct)})")
+    sizes = sorted({len(verdicts) for _, verdicts in judged.values()})
+    axes.set_title(f"Risk against coverage (n = {' to '.join(map(str, dict.fromkeys((sizes[0], sizes[-1]))))})")
     legend_below(axes, columns=2)
 
 
