@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from functools import cached_property
 from pathlib import Path
+from threading import RLock
 from typing import Any, cast
 
 import pandas as pd
@@ -47,6 +48,8 @@ from robust_eval.stats.estimate import interval
 from robust_eval.stats.interval import independent
 from robust_eval.tracking.run_folder import COMPARISON_PAGE, CURVES_FILE, GRADED, LOG, QUESTIONS, REPORT, finished_jobs
 
+_RUNNING = RLock()
+"""Lock of the only call that runs: the log of a run, the progress bar and the tracker belong to the whole process."""
 JSONL_COLUMNS = {"rewrites", "type", "level", "incorrect"}
 """Columns of questions that ``dataset=jsonl`` reads, and ``dataset=local`` does not."""
 
@@ -366,7 +369,7 @@ def run(
         output.mkdir(parents=True, exist_ok=True)
         if table is not None:
             table.write()
-    with _logged(output / LOG):
+    with _RUNNING, _logged(output / LOG):
         run_experiment(config, composed, output)
     return Evaluation(output)
 

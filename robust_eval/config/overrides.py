@@ -6,10 +6,12 @@ import math
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
 from functools import cache
 from itertools import chain
 from pathlib import Path
+from threading import RLock
 from typing import Any, NamedTuple
 
 import hydra
@@ -35,6 +37,8 @@ from robust_eval.runtime.text import enumerated
 
 _CLOSING = {"[": "]", "{": "}", "'": "'", '"': '"'}
 """Closing sign of a value that begins so, in Hydra's grammar."""
+_COMPOSING = RLock()
+"""Lock of the only thread that composes: the state of Hydra belongs to the whole process."""
 
 
 class Checked(NamedTuple):
@@ -62,7 +66,7 @@ def checked_overrides(overrides: Sequence[str]) -> Checked:
     is an option of ``dataset``. Raises UserError with the mistake and the nearest valid name.
     """
     parsed = OverridesParser.create().parse_overrides(_of_group([as_meant(without_slash(line)) for line in overrides]))
-    with hydra.initialize_config_dir(str(CONF), job_name="run", version_base="1.3"):
+    with _hydra(CONF):
         for override in parsed:
             _refuse_kind(override)
         choices = [override for override in parsed if _chooses(override)]
@@ -125,7 +129,7 @@ def named_questions(dataset: str, limit: int | None = None) -> tuple[str, list[Q
 def composed_in(folder: Path, overrides: Sequence[str]) -> tuple[Config, DictConfig]:
     """Return the configuration of one run from ``config.yaml`` in a folder and these overrides."""
     folders = ",".join(f"'file://{each.resolve()}'" for each in option_folders())
-    with hydra.initialize_config_dir(str(folder), version_base="1.3"):
+    with _hydra(folder):
         searchpath = f"hydra.searchpath=[{folders}]"
         composed = _without_hydra(_compose([searchpath, *overrides], lambda: _compose([searchpath])))
         return to_config(composed), composed
@@ -133,7 +137,7 @@ def composed_in(folder: Path, overrides: Sequence[str]) -> tuple[Config, DictCon
 
 def composed_choices(choices: Sequence[str]) -> DictConfig:
     """Return the unchecked configuration of chosen options, for help and completion."""
-    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+    with _hydra(CONF):
         return hydra.compose("config", with_own_options(choices))
 
 
@@ -234,10 +238,17 @@ def jobs(overrides: Sequence[str]) -> Iterator[tuple[list[str], Config]]:
     all_overrides = OverridesParser.create().parse_overrides(list(overrides))
     parsed = [each for each in all_overrides if not _is_hydra(each)]
     searchpath = [str(each.input_line) for each in all_overrides if _is_searchpath(each)]
-    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+    with _hydra(CONF):
         for lines in itertools.product(*map(_lines_of_jobs, parsed)):
             differing = [line for line, each in zip(lines, parsed, strict=True) if each.is_sweep_override()]
             yield differing, to_config(_without_hydra(_compose([*searchpath, *lines])))
+
+
+@contextmanager
+def _hydra(folder: Path) -> Iterator[None]:
+    """Initialise Hydra with a folder of options; other threads wait."""
+    with _COMPOSING, hydra.initialize_config_dir(str(folder), job_name="run", version_base="1.3"):
+        yield
 
 
 def _compose(overrides: Sequence[str], chosen: Callable[[], DictConfig] | None = None) -> DictConfig:

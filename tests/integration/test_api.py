@@ -268,11 +268,15 @@ def test_it_works_inside_a_running_event_loop_with_a_model_behind_a_server():
     assert set(run.answers["text"]) == {"Paris"}
 
 
-def test_it_works_in_two_threads_one_after_the_other(paris: Callable):
+def test_calls_in_two_threads_run_one_after_the_other(paris: Callable):
     runs: list[Evaluation] = []
-    for _ in range(2):
-        thread = threading.Thread(target=lambda: runs.append(robust_eval.run(model=paris, dataset=QUESTIONS, **QUICK)))
+    threads = [
+        threading.Thread(target=lambda: runs.append(robust_eval.run(model=paris, dataset=QUESTIONS, **QUICK)))
+        for _ in range(2)
+    ]
+    for thread in threads:
         thread.start()
+    for thread in threads:
         thread.join()
     np.testing.assert_equal(figures(runs[0]), figures(runs[1]))
 
