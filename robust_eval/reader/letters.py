@@ -110,6 +110,7 @@ _OF_OTHERS = re.compile(rf"{P.others}\s*\Z")
 _AFFIRMED = re.compile(rf"[ \t]*(?:[^\w \t]|\Z|{P.noun}|(?i:because|since|as|and|here|one|weil|denn|car|porque|ya)\b)")
 """Continuation of a word that affirms a letter of listed choices: "A. Oxygen is right for" affirms none."""
 _DENIED_NEXT = re.compile(rf"\s*(?:{P.be}|\b(?i:can|does|do|ne|no|kann|scheidet|wird)\b)")
+_CALLED_WRONG = re.compile(r"\s*[-–—]?\s*(?i:no|wrong|false|incorrect|not (?:correct|right))\s*(?:[;,.]|\n|\Z)")
 _LABEL = re.compile(rf"(?<![{WORD}.'’])[(\[]?([{MARK}{SMALL_MARK}])\s*[)\].:–—-]+[ \t]*")
 _PREDICATE = re.compile(
     rf"{P.be}|(?i:can|could|do|does|did|would|will|has|ne|kann|scheidet|wird|no\s+(?:es|son|puede|sería))(?![^\W_])|不(?:正确|对|是|符|成立|能|可|选|合)|错|n['’]"
@@ -407,7 +408,10 @@ def _by_text(text: str, choices: Sequence[str]) -> Reading:
         return Reading(letter, TEXT)
     parts_of_text = sentences(text)
     for part in (*parts_of_text[-1:], *parts_of_text[:1]):
-        for form in (_IT_IS.sub("", part), _FIRST_CLAUSE.split(part, maxsplit=1)[0], _LAST_CLAUSE.split(part)[-1]):
+        if part.endswith("?"):  # "Paris? No."
+            continue
+        clauses = (_FIRST_CLAUSE.split(part, maxsplit=1)[0], _LAST_CLAUSE.split(part)[-1])
+        for form in (_IT_IS.sub("", part), *clauses, _NO_TO_ONESELF.sub("", part, count=1)):
             if letter := _letter_of_text(form, choices):
                 return Reading(letter, TEXT)
     form = normalised_form(text)
@@ -444,7 +448,7 @@ def _all(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
 def _denied_after(rest: str, further: Collection[str] = ()) -> bool:
     """Return True if letters are denied by what follows the first of them: "B is wrong"."""
     rest = rest[max((rest.find(chr(0xE100 + ord(letter) - ord("A"))) + 1 for letter in further), default=0) :]
-    if re.match(r"[^，。；,;\n]{0,6}[不错]", rest):
+    if re.match(r"[^，。；,;\n]{0,6}[不错]", rest) or _CALLED_WRONG.match(rest):
         return True
     clause = _CLAUSE_END.split(rest.lstrip(")] "), maxsplit=1)[0]
     return _DENIED_NEXT.match(clause) is not None and _DENIAL.search(clause) is not None
