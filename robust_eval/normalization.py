@@ -58,7 +58,7 @@ _NARROW_SPACE = re.compile("(?<=\\d)[\u00a0\u2009\u202f](?=\\d{3}(?!\\d))")
 _SAME = str.maketrans(
     {
         **dict.fromkeys("’‘ʼ′", "'"),
-        **dict.fromkeys("™®©\u00ad"),
+        **dict.fromkeys("™®©\u00ad\ufe0e\ufe0f\u20e3"),  # and the marks of emoji
         "−": "-",
         "⁄": "/",
         "♯": "#",
