@@ -1,5 +1,6 @@
 """Answer of a free-text reply: an explicit answer, or else what the reply says as a whole (docs/methods.md, §6)."""
 
+import ast
 import json
 import re
 from collections import deque
@@ -21,6 +22,7 @@ accepted answer that stands between them alone is uncertain.
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\s\u3040-\u30ff\u3400-\u9fff]+")
 _MAX_OBJECTS = 100
 """Maximum number of places at which a JSON object is tried."""
+_PYTHON_OBJECT = re.compile(r"\{\s*'[\w ]{1,30}'\s*:[^{}\\]{0,4000}\}")
 _FIELD_NAMES = (
     "answer",
     "final_answer",
@@ -205,12 +207,24 @@ def _fields(text: str) -> list[str]:
         if brace.start() < end:
             continue
         try:
-            value, end = decoder.raw_decode(text, brace.start())
+            value, end = _object(decoder, text, brace.start())
             fields = {str(name).lower(): each for name, each in value.items()}
             values += [_as_text(fields[name]) for name in _FIELD_NAMES if fields.get(name) is not None][:1]
         except (ValueError, RecursionError):
             continue
     return values
+
+
+def _object(decoder: json.JSONDecoder, text: str, start: int) -> tuple[dict[str, Any], int]:
+    """Return the JSON object at a place of a text, or a flat one in Python's quotes, and its end; else ValueError."""
+    python = _PYTHON_OBJECT.match(text, start)
+    try:
+        value, end = (ast.literal_eval(python.group()), python.end()) if python else decoder.raw_decode(text, start)
+    except (SyntaxError, TypeError, MemoryError) as error:
+        raise ValueError(str(error)) from error
+    if not isinstance(value, dict):
+        raise ValueError("no object")
+    return value, end
 
 
 def _as_text(value: Any) -> str:
