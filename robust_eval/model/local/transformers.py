@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TOKENIZER = "tokenizer.json"
-VERSION = 3
+VERSION = 4
 """Version of the answers. A change that gives other answers to the same request raises it; stored answers of other
 versions are not used."""
 
