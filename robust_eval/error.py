@@ -19,6 +19,10 @@ class UserError(ValueError):
     """
 
 
+class OtherRunError(UserError):
+    """Refusal of a folder that belongs to another run: one in progress, or one with other settings."""
+
+
 class OutageError(UserError):
     """Outage of an external resource: a server, an API key, credit, a judge model. It is no result of the model."""
 

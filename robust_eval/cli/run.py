@@ -31,7 +31,7 @@ from robust_eval.config.overrides import (
     with_own_options,
 )
 from robust_eval.config.schema import register
-from robust_eval.error import UserError, first_line
+from robust_eval.error import OtherRunError, UserError, first_line
 from robust_eval.interop.log_as_answers import with_log
 from robust_eval.runtime.process import command, print_error, timestamp
 from robust_eval.runtime.registry import COMBINABLE_GROUPS
@@ -236,7 +236,8 @@ def run(composed: DictConfig, folder: str, swept: str | None = None, repeated: P
             if repeated is not None:
                 log.info("compared with %s: %s", repeated, same)
         except Exception as problem:
-            if swept is not None or (Path(folder) / CONFIG).is_file():  # the run has started
+            is_own = (Path(folder) / CONFIG).is_file() and not isinstance(problem, OtherRunError)
+            if swept is not None or is_own:  # the run has started
                 write_error(problem, Path(folder))
             if swept is None:
                 raise

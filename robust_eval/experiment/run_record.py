@@ -23,7 +23,7 @@ from robust_eval.answer import (
     with_sampling_metadata,
 )
 from robust_eval.config.schema import repeatable
-from robust_eval.error import UserError
+from robust_eval.error import OtherRunError
 from robust_eval.grader.base import Grader
 from robust_eval.metric.metric_spec import as_json
 from robust_eval.metric.score import Score
@@ -96,17 +96,17 @@ def locked(folder: Path, composed: DictConfig) -> Iterator[None]:
     """Lock the folder of a run while it is recorded.
 
     A folder with nothing but the log is removed afterwards, with the folder of its day if that is empty. Raises
-    UserError for a folder in use, or with a run of another configuration.
+    OtherRunError for a folder in use, or with a run of another configuration.
     """
     lock = process_lock(folder.with_name(f"{folder.name}.lock"))
     try:
         lock.acquire(timeout=0)
     except Timeout as problem:
-        raise UserError(f"another run is using {folder}: choose another folder (hydra.run.dir)") from problem
+        raise OtherRunError(f"another run is using {folder}: choose another folder (hydra.run.dir)") from problem
     try:
         file = folder / CONFIG
         if file.is_file() and file.read_text(encoding="utf-8") != repeatable(composed):
-            raise UserError(f"{folder} contains a run with other settings: choose another folder (hydra.run.dir)")
+            raise OtherRunError(f"{folder} contains a run with other settings: choose another folder (hydra.run.dir)")
         yield
     finally:
         if {path.name for path in folder.iterdir()} <= {LOG}:

@@ -12,6 +12,7 @@ from json_lines import cases
 from shell import PROJECT, Shell
 
 from robust_eval.cli import run as command_line
+from robust_eval.tracking.run_folder import CONFIG, ERROR
 
 FILE = "quiz (1).csv"
 
@@ -113,3 +114,13 @@ def test_a_folder_of_a_run_that_cannot_be_made_is_named(shell: Shell, tmp_path: 
     ran = shell.python([str(PROJECT / "run.py"), *words], tmp_path)
     answer = "error: hydra.run.dir: file/run cannot be created (Not a directory); choose another folder\n"
     assert (ran.returncode, ran.stdout, ran.stderr) == (1, "", answer)
+
+
+def test_a_folder_of_another_run_is_refused_without_a_record_of_failure(shell: Shell, tmp_path: Path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / CONFIG).write_text("seed: 1\n")
+    words = ["experiment=smoke", "tracking=none", "hydra.run.dir=mine"]
+    ran = shell.python([str(PROJECT / "run.py"), *words], tmp_path)
+    answer = f"error: {tmp_path / 'mine'} contains a run with other settings: choose another folder (hydra.run.dir)\n"
+    assert (ran.returncode, ran.stderr) == (1, answer)
+    assert not (tmp_path / "mine" / ERROR).exists()
