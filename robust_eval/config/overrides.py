@@ -15,6 +15,7 @@ from threading import RLock
 from typing import Any, NamedTuple
 
 import hydra
+import numpy as np
 from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Glob, Override, Quote, QuotedString
@@ -151,6 +152,8 @@ def as_override(key: str, value: object) -> str:
 
 
 def _written(key: str, value: object) -> str:
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -55,8 +55,10 @@ def records(table: Rows, label: str) -> list[dict[str, Any]]:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    return list(value) if isinstance(value, tuple) else value
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {name: _plain(each) for name, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _of_numpy(value: Any) -> Any:

@@ -2,6 +2,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 import hydra
+import numpy as np
 import pytest
 from experiments import composed, configuration
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -325,6 +326,8 @@ def test_options_in_the_folder_where_one_stands_take_the_place_of_none_of_ours(t
         (Path("a b/c.csv"), "a b/c.csv"),
         (["a,b", 1], ["a,b", 1]),
         (("a",), ["a"]),
+        (np.int64(3), 3),
+        (np.array([0.5, 1.0]), [0.5, 1.0]),
         ({"question": "a b", "choices": ["x", "y"]}, {"question": "a b", "choices": ["x", "y"]}),
     ],
 )

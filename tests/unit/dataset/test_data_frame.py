@@ -27,6 +27,8 @@ def test_what_is_missing_is_left_out_and_what_numpy_holds_becomes_plain():
         {"answers": ["c"]},
     ]
     assert records([{"n": np.int64(3), "none": None}], "dataset") == [{"n": 3}]
+    nested = records([{"answers": [np.int64(3), np.array(["a"])], "of": {"text": np.array(["a"])}}], "dataset")
+    assert json.loads(json_lines(nested)) == {"answers": [3, ["a"]], "of": {"text": ["a"]}}
 
 
 @pytest.mark.parametrize(
