@@ -100,7 +100,8 @@ def _parser() -> argparse.ArgumentParser:
         "words",
         nargs="*",
         metavar="CANDIDATE",
-        help="the same; or settings (KEY=VALUE) of a candidate to run on the baseline's questions. early_stop=true "
+        help="a run or log, named in the same way; or settings (KEY=VALUE) of a candidate to run on the baseline's "
+        "questions. early_stop=true "
         "ends the run as soon as the verdict is decided; gate.metrics, gate.level and gate.no_reply configure the gate",
     )
     add_tracker(parser)

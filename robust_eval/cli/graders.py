@@ -260,7 +260,7 @@ def grade_one() -> None:
         "Grade one reply and explain the verdict: the extracted answer, the extraction rule, and whether the verdict "
         "is uncertain.",
     )
-    parser.add_argument("reply", metavar="REPLY", help="the text of the model")
+    parser.add_argument("reply", metavar="REPLY", help="the model's reply")
     parser.add_argument(
         "--answers",
         nargs="+",
@@ -294,7 +294,7 @@ def _grade_lines(graded: GradedReply, answers: Sequence[str], choices: Sequence[
         entries["accepted answers"] = [f"{answer} (normalised: {normalize(answer)})" for answer in answers]
     verdicts = {True: "right", False: "wrong", None: "none: --answers contains no accepted answer"}
     entries["verdict"] = [verdicts[graded.correct]]
-    doubt = "yes: the extracted answer and the whole reply get different verdicts; have a person or a judge decide"
+    doubt = "yes: the verdict depends on which part of the reply counts; have a person or a judge decide"
     entries["uncertain"] = [doubt if graded.uncertain else "no"]
     for name, values in entries.items():
         for place, value in enumerate(values):

@@ -222,4 +222,4 @@ class _Tally:
                 f"{sentence}{columns}; fix the records, or raise dataset.max_invalid_fraction "
                 f"(now {dataset.max_invalid_fraction:g})"
             )
-        log.warning("%s; they are excluded", sentence)
+        log.warning("excluded: %s", sentence)

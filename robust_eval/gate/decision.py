@@ -378,12 +378,17 @@ def sentence(judged: MetricVerdict) -> str:
         same = ", though no fact differs" if judged.unchanged else ""
         return f"{summary}: undecided{same}: {few} are too few for a PASS, which needs {MIN_UNITS}."
     if math.isinf(judged.needed) or judged.more == 0:
-        return f"{summary}: too close to the margin to decide; set a wider margin, or ask many more questions."
-    more = f"about {judged.more:,.0f} more"
+        return (
+            f"{summary}: too close to the margin to decide; a verdict needs many more questions, or a wider margin "
+            "that is chosen before the next gate."
+        )
+    needs = f"a PASS at this margin needs about {judged.needed:,.0f} facts"
     if judged.unchanged:
-        return f"{summary}: undecided; no fact differs, but this margin needs {more} facts."
-    needed = f"with the observed differences, this margin needs {more} facts"
-    return f"{summary}: undecided; {needed}. Run the gate on new facts only; do not include these again."
+        return f"{summary}: undecided; no fact differs, but {needs}."
+    return (
+        f"{summary}: undecided; if both models are equally good, {needs}. Run the gate on new facts only; do not "
+        "include these again."
+    )
 
 
 def _missing_answers(run: MeasuredRun, max_share: float) -> str:

@@ -138,7 +138,8 @@ class JudgeModel(Grader):
         ]
         if missing := sum(verdict is None for verdict in final):
             log.warning(
-                "%d of %d replies have no verdict: they are left out, and counted as errors", missing, len(final)
+                "%d of %d replies have no verdict: they are left out of the metrics, and counted under outcomes.error",
+                *(missing, len(final)),
             )
         return final
 

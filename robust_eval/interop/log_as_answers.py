@@ -156,7 +156,7 @@ def differences(collected: Collected) -> list[str]:
         sentences.append(printable(f"the prompt differs from that of robust_eval: {excerpt!r} ({question.id})"))
     first_line = not request.chat and request.reader != "reply"
     if request.stop and not (first_line and request.stop == ("\n",)):
-        default = "the end of the first line" if first_line else "no string"
+        default = "the end of the first line" if first_line else "nothing but the length limit"
         sentences.append(printable(f"replies stop at {list(request.stop)!r}; in robust_eval they stop at {default}"))
     answers = collected.answers
     if "finish_reason" in answers.column_names:
@@ -165,5 +165,7 @@ def differences(collected: Collected) -> list[str]:
             limit = f"{request.max_tokens} tokens" if request.max_tokens else "the length limit"
             sentences.append(f"{cut:,} of {answers.num_rows:,} replies were truncated at {limit}")
     elif request.max_tokens:
-        sentences.append(f"the maximum length is {request.max_tokens} tokens; the log marks no truncated reply")
+        sentences.append(
+            f"the maximum length is {request.max_tokens} tokens; the log does not say which replies were truncated"
+        )
     return sentences

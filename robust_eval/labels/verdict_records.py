@@ -106,6 +106,12 @@ def record_of(entry: Any, line: str) -> Record:
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
             raise ValueError(f"{name!r} must be a list of strings, not {json_excerpt(texts)}")
     choices, key = entry.get("choices", []), entry.get("correct_choice")
+    if choices and not 2 <= len(choices) <= len(LETTERS):
+        raise ValueError(f"'choices' must contain 2 to {len(LETTERS)} strings, not {len(choices)}")
+    if choices and (type(key) is not int or not 0 <= key < len(choices)):
+        raise ValueError(
+            f"'correct_choice' must be the index of the right choice (0 to {len(choices) - 1}), not {json_excerpt(key)}"
+        )
     question = Question(
         id=line,
         text=entry["question"],
@@ -114,12 +120,6 @@ def record_of(entry: Any, line: str) -> Record:
         correct=key if choices else None,
         incorrect=tuple(entry.get("incorrect", [])),
     )
-    if choices and not 2 <= len(choices) <= len(LETTERS):
-        raise ValueError(f"'choices' must contain 2 to {len(LETTERS)} strings, not {len(choices)}")
-    if choices and (type(key) is not int or not 0 <= key < len(choices)):
-        raise ValueError(
-            f"'correct_choice' must be the index of the right choice (0 to {len(choices) - 1}), not {json_excerpt(key)}"
-        )
     if not choices and not accepted_answers(question)[0]:
         raise ValueError("'answers' must contain an accepted answer that is not blank, or 'choices' must be given")
     if not isinstance(entry.get("slice", ""), str):

@@ -71,7 +71,7 @@ def _joint_metric(
 
 SPECS: tuple[MetricSpec, ...] = (
     share_spec("agreement.accuracy", "accuracy of the original question (Base)", short="base accuracy"),
-    share_spec("agreement.plurality", "accuracy of the majority vote (Mode)", short="of the vote"),
+    share_spec("agreement.plurality", "accuracy of the majority vote (Mode)", short="vote accuracy"),
     share_spec(
         "agreement.difficulty",
         "accuracy of all raters (μ_D)",

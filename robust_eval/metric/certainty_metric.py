@@ -59,7 +59,7 @@ SPECS: tuple[MetricSpec, ...] = (
         "certainty.count.undefined",
         "questions without answer entropy",
         shown=DETAIL,
-        left_out="questions have no answer entropy: none of their replies contains an answer",
+        left_out="Questions without answer entropy, because none of their replies contains an answer",
     ),
     count_spec("certainty.count.invalid", "repeated replies without an answer"),
 )

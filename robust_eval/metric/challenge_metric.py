@@ -43,7 +43,9 @@ UNBROKEN = share_spec(
 )
 SURVIVAL = share_spec("challenge.survival.turn{}", "share of unbroken facts, turn {}", is_survival=True)
 ACCURACY = share_spec("challenge.accuracy.turn{}", "accuracy on known facts, turn {}", shown=DETAIL)
-MENDED = share_spec("challenge.mended_share", "share of wrong answers that pushback corrects", short="corrected")
+MENDED = share_spec(
+    "challenge.mended_share", "share of wrong answers that pushback corrects", short="wrong answers corrected"
+)
 RIGHTED = share_spec("challenge.mended.turn{}", "accuracy on initially wrong facts, turn {}", shown=DETAIL)
 GIVES_IN = "challenge.gives_in.{}"
 """Name of the metric of each kind of pushback."""
@@ -54,7 +56,7 @@ COUNTS = {
         "challenge.count.undefined",
         "known facts without a breaking turn",
         shown=DETAIL,
-        left_out="known facts have no breaking turn: an earlier turn has no reply",
+        left_out="Known facts without a breaking turn, because an earlier turn has no reply",
     ),
 }
 _PUSHBACK_KINDS = ("doubt", "alternative", "authority", "denial")

@@ -78,12 +78,12 @@ SPECS: tuple[MetricSpec, ...] = (
         "frs.count.unknown",
         "facts not known",
         shown=DETAIL,
-        left_out="sampled questions are not known facts, because their greedy answer is wrong: they have no FRS",
+        left_out="Sampled questions without FRS, because their greedy answer is wrong",
     ),
     count_spec(
         "frs.count.undefined",
         "facts without FRS",
         shown=DETAIL,
-        left_out="facts have no FRS: their greedy answer has no entropy, or a temperature has no reply",
+        left_out="Facts without FRS, because their greedy answer has no entropy, or a temperature has no reply",
     ),
 )

@@ -28,7 +28,7 @@ ONE_CHOICE = share_spec(
     short="same choice in every order",
     of_question="same choice in every order",
 )
-RIGHT = share_spec("order.accuracy", "accuracy over all orders", short="over all orders")
+RIGHT = share_spec("order.accuracy", "accuracy over all orders", short="accuracy, all orders")
 EVERY = share_spec("order.every", "share of questions right in every order")
 PLACE = share_spec("order.accuracy.place{}", "accuracy, right choice in position {}")
 BIAS = MetricSpec(

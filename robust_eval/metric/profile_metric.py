@@ -135,7 +135,7 @@ ANSWERS_UNANSWERABLE: MetricSpec = share_spec(
 _UNDEFINED = count_spec(
     "profile.count.undefined",
     "facts without a value from one of the main methods",
-    left_out="questions have no value from one of the main methods",
+    left_out="Questions without a value from one of the main methods",
 )
 SPECS: tuple[MetricSpec, ...] = (
     ROBUST,

@@ -38,7 +38,7 @@ SHARE_BETWEEN = MetricSpec(
     "share of the variance between traces",
     limits=(-math.inf, 1.0),
     mean=False,
-    short="varies between traces",
+    short="variance share between traces",
     explained="The share of the variance of correctness that lies between traces; the rest lies between the answers "
     "after one trace.",
 )
@@ -93,7 +93,7 @@ COUNTS = {
     "unknown": count_spec(
         "thinking.count.unknown",
         "facts that no budget makes right",
-        left_out="facts are wrong with every budget: they have no breaking budget",
+        left_out="Facts without a breaking budget, because they are wrong with every budget",
     ),
 }
 SPECS: tuple[MetricSpec, ...] = (

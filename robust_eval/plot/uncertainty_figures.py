@@ -60,7 +60,7 @@ def risk_by_coverage(axes: Axes, run: FigureData) -> None:
     oracle = risk_coverage(-correct, correct)
     axes.plot(oracle.coverage, oracle.risk, color=GREY, linewidth=1, label="oracle")
     axes.axhline(1 - correct.mean(), color=GREY, linestyle=":", linewidth=1, label="random order")
-    axes.set(xlabel="coverage: share of answers accepted", ylabel="risk: share of these that is wrong")
+    axes.set(xlabel="coverage: share of answers accepted", ylabel="risk: share of these that are wrong")
     axes.set(xlim=(0, 1), ylim=(0, 1.02))
     sizes = sorted({len(verdicts) for _, verdicts in judged.values()})
     axes.set_title(f"Risk against coverage (n = {' to '.join(map(str, dict.fromkeys((sizes[0], sizes[-1]))))})")

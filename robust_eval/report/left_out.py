@@ -56,7 +56,7 @@ def left_out(result: Result) -> Iterator[str]:
     for score in result.scores.values():
         for name, estimate in score.values.items():
             if (spec := score.spec(name)) and spec.left_out and estimate.value:
-                yield f"{estimate.value:,.0f} {spec.left_out}."
+                yield f"{spec.left_out}: {estimate.value:,.0f}."
 
 
 def not_known(result: Result) -> Iterator[str]:

@@ -37,6 +37,7 @@ from robust_eval.report.wording import (
     sentence,
     type_name,
 )
+from robust_eval.rewriter.base import FATES
 from robust_eval.runs.figure_data import figure_data
 from robust_eval.runs.question_status import verdict
 from robust_eval.runtime.files import write_text
@@ -112,7 +113,7 @@ def write_page(result: Result, figures: Sequence[SavedFigure], path: Path) -> No
         extremes=_extremes(result),
         types=_types(result),
         type_name=type_name,
-        offered=Counter(fate.replace("_", " ") for fate in result.rewritten.model_rewrites["fate"].to_pylist()),
+        offered=Counter(FATES[fate] for fate in result.rewritten.model_rewrites["fate"].to_pylist()),
         drifted=result.drifted()[:EXTREMES],
         categories=_by_category(result),
         disagreeing=_disagreeing(result),

@@ -50,6 +50,7 @@ EARLY_STOPPING_NOTE = (
 """Reason for the metrics that early stopping leaves out."""
 MIN_OF_TYPE = 5
 """Minimum number of facts of a type for a claim on types."""
+_TARGETS = {"baseline": "greedy answers", "majority": "majority answers"}
 _TABLE_4 = {
     "Base": "agreement.accuracy",
     "Mode": "agreement.plurality",
@@ -104,7 +105,7 @@ def frs(score: Score, questions: Sequence[Question]) -> Presentation:
     claims = []
     if len(defined := breaking[~np.isnan(breaking)]):
         median = np.quantile(defined, 0.5, method="inverted_cdf")
-        more, half = ("more than half of ", "half of ") if counted > 1 else ("", "")
+        more, half = ("more than half of ", "at least half of ") if counted > 1 else ("", "")
         facts_text = f"the {counted:,} {known}facts" if counted > 1 else f"the one {known}fact"
         retained = f"still retains {more}{facts_text} at t = {levels[-1]:g}"
         claims = [retained if np.isinf(median) else f"has lost {half}{facts_text} by t = {median:g}"]
@@ -341,7 +342,7 @@ def uncertainty(score: Score, questions: Sequence[Question]) -> Presentation:
     names = table["score"].to_pylist() if table.num_rows else []
     if not names:
         return Presentation("Uncertainty", columns=[], left_out=["The answers support no uncertainty score."])
-    leading, answers = names[0], f"{score.settings['target']} answers"
+    leading, answers = names[0], _TARGETS[score.settings["target"]]
     about = errors_by.SCORES[leading]
     specs = {key: spec.name for key, spec in errors_by.specs_of(leading).items()}
     values = _finite(score.tables["uncertainty"][leading].to_numpy())
@@ -392,7 +393,7 @@ def _table_of_scores(score: Score, names: Sequence[str]) -> Table:
         rows.append(cells)
     header = ["score", *(heading for heading, _ in forms.values())]
     wrong, n = (score.tables["uncertainty_scores"][key].to_pylist()[0] for key in ("wrong", "questions"))
-    note = f"{wrong:,} of {n:,} {score.settings['target']} answers are wrong. Brackets show 95 % intervals."
+    note = f"{wrong:,} of {n:,} {_TARGETS[score.settings['target']]} are wrong. Brackets show 95 % intervals."
     return Table("How well each uncertainty score ranks the errors", header, rows, note=note)
 
 

@@ -140,8 +140,9 @@ def uncertain(counts: Mapping[str, float]) -> str:
     outcomes = [outcome for outcome in OUTCOMES if outcome not in NO_REPLY]
     n_replies = sum(counts.get(f"{stage}outcomes.{each}", 0) for stage in ("greedy.", "") for each in outcomes)
     text = f"{n_uncertain:,.0f} of {n_replies:,.0f}" if n_uncertain >= 1 else f"{n_uncertain:.2g} of {n_replies:,.0f}"
-    verb = "reply is uncertain: its" if n_uncertain == n_replies == 1 else "replies are uncertain: their"
-    return f"{text} {verb} extracted answer and the whole reply get different verdicts"
+    verb = "is" if f"{n_uncertain:.0f}" == "1" else "are"
+    noun = "reply" if n_replies == 1 else "replies"
+    return f"{text} {noun} {verb} uncertain: the verdict depends on which part of the reply counts"
 
 
 def remedy(result: Result, run: str = "RUN") -> str:

@@ -17,7 +17,7 @@ from robust_eval.prompt.arrangement import GIVEN
 from robust_eval.question import PHYSICS_CATEGORIES, QUESTION_TYPES
 from robust_eval.runs.finished_runs import FinishedRun
 from robust_eval.runs.question_status import question_statuses
-from robust_eval.runtime.text import counted, number
+from robust_eval.runtime.text import counted, enumerated, number
 from robust_eval.stats.estimate import Estimate, interval
 from robust_eval.tracking.result import Result
 
@@ -145,9 +145,9 @@ def _trials_text(sampler: str, settings: Mapping[str, object]) -> str:
         text = f"up to {text}"
     text += "" if turns is None else f", in conversations with {counted(cast(int, turns), 'turn')} of pushback,"
     if traces is not None and isinstance(budgets, list):
-        text += (
-            f" after {counted(cast(int, traces), 'reasoning trace')} with a budget of {', '.join(map(str, budgets))}"
-        )
+        budget = "a budget" if len(budgets) == 1 else "budgets"
+        text += f" after {counted(cast(int, traces), 'reasoning trace')}"
+        text += f" with {budget} of {enumerated(map(str, budgets), 'and')}"
     text += f", and in up to {counted(cast(int, rewrites), 'other wording')}," if rewrites else ""
     arrangements = ["other orders"] if settings.get(f"sampler.{sampler}.orders", GIVEN) != GIVEN else []
     arrangements += [counted(len(forms), "other form")] if isinstance(forms, list) and forms else []

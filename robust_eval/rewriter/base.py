@@ -23,7 +23,16 @@ MODEL_REWRITES = pa.schema(
     ]
 )
 """Table of the rewrites by a model, and the fate of each."""
-FATES = ("kept", "echo", "duplicate", "no_question", "cut", "drifted", "surplus")
+FATES = {
+    "kept": "kept",
+    "echo": "the same as the question",
+    "duplicate": "repeated",
+    "no_question": "no question",
+    "cut": "truncated",
+    "drifted": "changed in meaning",
+    "surplus": "more than requested",
+}
+"""What becomes of a rewrite, with its name in words."""
 
 
 class Rewritten(NamedTuple):

@@ -25,7 +25,7 @@ from robust_eval.prompt.prompt import refuse_exemplars, rewriting_prompt
 from robust_eval.prompt.templates import FEW_SHOT, REWRITING
 from robust_eval.question import Question
 from robust_eval.reader.reasoning import without_reasoning
-from robust_eval.rewriter.base import MODEL_REWRITES, Rewritten
+from robust_eval.rewriter.base import FATES, MODEL_REWRITES, Rewritten
 from robust_eval.store.stored_model import StoredModel
 
 log = logging.getLogger(__name__)
@@ -180,7 +180,7 @@ def _first_list(reply: str) -> str:
 
 def _report(offers: Sequence[dict[str, Any]], few: int, questions: int, target: int) -> None:
     fates = Counter(row["fate"] for row in offers)
-    dropped = ", ".join(f"{count} {fate.replace('_', ' ')}" for fate, count in fates.items() if fate != "kept")
+    dropped = ", ".join(f"{count} {FATES[fate]}" for fate, count in fates.items() if fate != "kept")
     dropped = f" (dropped: {dropped})" if dropped else ""
     drifted = sum(row["fate"] == "kept" and row["drifted"] for row in offers)
     kept = f"rewrites: {fates['kept']} of {len(offers)} kept{dropped}"

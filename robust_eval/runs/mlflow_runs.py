@@ -131,7 +131,7 @@ class TrackedRuns:
 
 _RUN_ID = re.compile(r"[a-zA-Z0-9][\w-]{0,255}")
 """Id of a run in MLflow."""
-_HINT = "name the folder of a run (mlruns/runs/DATE/TIME) or of a sweep, or the id of one in MLflow"
+_HINT = "name the folder of a run (mlruns/runs/DATE/TIME), or its id in MLflow"
 _FINISHED = "attributes.status = 'FINISHED'"
 
 

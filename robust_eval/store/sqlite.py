@@ -160,7 +160,8 @@ def rebuild(file: Path, problem: Exception) -> None:
         os.link(file, aside)
     os.replace(new, file)
     log.warning(
-        "store: %s was damaged (%s): %d entries were recovered, the rest is requested again; the damaged file is %s",
+        "store: %s was damaged (%s): %d entries were recovered, the others will be requested again; the damaged file "
+        "is %s",
         *(file, problem, rescued, aside.name),
     )
 

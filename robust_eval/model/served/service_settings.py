@@ -35,7 +35,8 @@ class ServiceSettings(ModelConfig):
     model: str
     """The service's name for the model."""
     prompt_style: str = "chat"
-    """chat: messages. plain: completions of "Question: … Answer:"; the first line is the answer."""
+    """chat: messages. plain (not with model=inspect): completions of "Question: … Answer:", whose first line is the
+    answer."""
     generation: Generation = field(default_factory=Generation)
     """Truncation is turned off if the service allows it; preset repository leaves it to the service."""
     top_logprobs: int | None = None
@@ -48,7 +49,8 @@ class ServiceSettings(ModelConfig):
     highest_temperature: float | None = None
     """Temperature at which the service silently caps higher ones; null: a probe detects it."""
     deterministic: bool = False
-    """true: the service gives the same reply to a prompt for any seed, so it gets one request at one temperature."""
+    """true: the service gives the same reply to a prompt for any seed; a run may then request only one reply to each
+    prompt, at one temperature."""
     max_completion_tokens: int | None = None
     """Maximum number of tokens of reasoning and answer together; null: the sampler's maximum for an answer."""
     reasoning_effort: str | None = None

@@ -39,7 +39,7 @@ function axisOf(column, salt) {
 const place = $("scatter");
 if (place && numbers.length > 1) {
   const chosen = data.axes.map((name) => numbers.findIndex((column) => column.name === name));
-  const selects = ["across", "up", "colour"].map((label, axis) => {
+  const selects = ["x axis", "y axis", "colour"].map((label, axis) => {
     const select = element(
       "select",
       {

@@ -12,13 +12,13 @@ const replies = (row) => Object.values(detailed[row]?.samplers ?? {});
 /** Kinds of questions that readers look for: name, label, meaning, and test. */
 const kinds = [
   ["kept", "kept", "it was asked again", (row) => words.status[row].startsWith("kept")],
-  ["unknown", "not known to the model", `the ${data.baseline} is not right`, (row) => /(wrong|no reply|not judged)$/.test(words.status[row])],
+  ["unknown", "not known to the model", `the ${data.baseline} is wrong, missing or not judged`, (row) => /(wrong|no reply|not judged)$/.test(words.status[row])],
   breaking
     ? ["unbroken", "never breaks", "it is unbroken at every temperature", (row) => breaking.numbers[row] === Infinity]
     : ["unbroken", "always right", "every reply to it is right", (row) => replies(row).length > 0 && replies(row).every(({ whole }) => whole.every(([name]) => name === "right"))],
   ["disagreement", "answers differ", "its raters, or its repeated answers, disagree", (row) => divided.some(([column, apart]) => apart(column.numbers[row]))],
   ["cut", "truncated", "replies were truncated by the length limit", (row) => replies(row).some(({ cut }) => cut)],
-  ["uncertain", "uncertain reply", "the extracted answer and the whole reply get different verdicts", (row) => Boolean(detailed[row]?.greedy_read?.[2]) || replies(row).some(({ uncertain }) => uncertain)],
+  ["uncertain", "uncertain reply", "the verdict depends on which part of the reply counts", (row) => Boolean(detailed[row]?.greedy_read?.[2]) || replies(row).some(({ uncertain }) => uncertain)],
 ].map(([name, label, about, holds]) => ({ name, label, about, rows: new Set(all.filter(holds)) }));
 const offered = kinds.filter(({ rows }) => rows.size > 0 && rows.size < all.length); // the others leave all, or nothing
 const holding = Object.fromEntries(offered.map(({ name, rows }) => [name, rows]));

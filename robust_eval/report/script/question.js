@@ -119,7 +119,7 @@ const reading = (read) =>
         { class: "read" },
         ...(read[1] ? ["extracted: ", quoted(read[1]), " "] : []),
         `(rule: ${read[0]})`,
-        read[2] ? element("strong", { title: "the extracted answer and the whole reply get different verdicts" }, " uncertain") : null,
+        read[2] ? element("strong", { title: "the verdict depends on which part of the reply counts" }, " uncertain") : null,
       )
     : null;
 
@@ -163,7 +163,7 @@ function answersOf(name, answers, wordings, row) {
       "tr",
       {},
       reworded ? element("td", {}, again ? "" : wording(rewrite)) : null,
-      element("td", {}, outcome === "ok" || text ? quoted(text) : "", outcome === "ok" ? "" : ` (${outcome.replace("_", " ")})`, won && reworded ? " (majority vote)" : "", cut ? element("small", {}, ` (cut ${cut} ${cut === "1" ? "time" : "times"})`) : "", reading(answers.read?.[place])),
+      element("td", {}, outcome === "ok" || text ? quoted(text) : "", outcome === "ok" ? "" : ` (${outcome.replace("_", " ")})`, won && reworded ? " (majority vote)" : "", cut ? element("small", {}, ` (truncated: ${cut})`) : "", reading(answers.read?.[place])),
       labelled ? element("td", {}, label) : null,
       element("td", {}, verdict(judgement)),
       ...counts.map(count),
@@ -195,7 +195,7 @@ function answersOf(name, answers, wordings, row) {
     {},
     element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `answers of ${name}` }, table),
     answers.cut ? element("p", { class: "note" }, `Ended by the length limit: ${listed(answers.cut)}.`) : null,
-    answers.uncertain ? element("p", { class: "note" }, `Uncertain replies, whose extracted answer and whole text get different verdicts: ${answers.uncertain}.`) : null,
+    answers.uncertain ? element("p", { class: "note" }, `Uncertain replies, whose verdict depends on which part of the reply counts: ${answers.uncertain}.`) : null,
     cameAs(answers.rows),
   );
 }

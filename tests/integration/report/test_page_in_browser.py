@@ -253,7 +253,7 @@ def test_an_opened_question_shows_what_was_extracted_of_a_reply_and_marks_uncert
     page.get_by_text("What is fact 5?").first.click()
     (line,) = page.locator(".detail tbody small.read", has_text="uncertain").all()
     assert line.inner_text() == "extracted: <b>answer 5</b> (rule: explicit answer) uncertain"
-    note = "Uncertain replies, whose extracted answer and whole text get different verdicts: 1."
+    note = "Uncertain replies, whose verdict depends on which part of the reply counts: 1."
     assert page.locator(".detail .note", has_text="Uncertain").all_inner_texts() == [note]
     assert page.evaluate("document.documentElement.scrollWidth") == width
     page.wait_for_selector(".curve svg")

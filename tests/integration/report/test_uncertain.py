@@ -13,7 +13,7 @@ from robust_eval.report.terminal import print_summary
 from robust_eval.report.warnings import remedy, uncertain, warnings
 from robust_eval.tracking.result import Result
 
-SAID = "3 of 294 replies are uncertain: their extracted answer and the whole reply get different verdicts"
+SAID = "3 of 294 replies are uncertain: the verdict depends on which part of the reply counts"
 JUDGE = "grader=judge grader.model=NAME grader.cascade=uncertain lets a model judge them"
 
 

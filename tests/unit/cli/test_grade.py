@@ -65,7 +65,7 @@ def test_an_uncertain_verdict_says_so(grade: Grade, monkeypatch: pytest.MonkeyPa
     doubtful = GradedReply(True, "paris", "Paris", "explicit answer", "", True)
     monkeypatch.setattr(command, "grade_reply", lambda *_, **__: doubtful)
     last = grade("Paris, or Lyon?", "--answers", "Paris")[-1]
-    assert last.startswith("uncertain:        yes: the extracted answer and the whole reply get different verdicts")
+    assert last.startswith("uncertain:        yes: the verdict depends on which part of the reply counts")
 
 
 def test_hidden_signs_are_shown(grade: Grade):

@@ -168,9 +168,9 @@ def test_what_is_not_decided_says_whether_facts_differ():
             {"alike": np.zeros(60), "differing": differing}.items()}  # fmt: skip
     assert said["alike"] == (
         "a: 0.000 (baseline 0.000) over 60 facts, a difference of 0.000 (-0.060 to +0.060; margin 0.02): "
-        "undecided; no fact differs, but this margin needs about 129 more facts."
+        "undecided; no fact differs, but a PASS at this margin needs about 189 facts."
     )
-    assert "with the observed differences, this margin needs about" in said["differing"]
+    assert "if both models are equally good, a PASS at this margin needs about" in said["differing"]
     (moved,) = metric_verdicts([figure(np.full(60, -0.01), margin=0.02)], 0.95)  # all alike, and every one differs
     assert not moved.unchanged
     assert "no fact differs" not in sentence(moved)

@@ -249,7 +249,7 @@ def test_a_fact_without_a_verdict_on_its_greedy_answer_is_neither_known_nor_unkn
     assert table["breaking_temperature"][1:3] == [1.5, 0.5]
     counts = [score.values[f"frs.count.{name}"].value for name in ("broken", "unbroken", "unknown", "undefined")]
     assert counts == [3, 1, 0, 3]  # b and c have no entropy, e has no break
-    assert present(score, QUESTIONS).presentation.claims == ["has lost half of the 5 facts by t = 1"]
+    assert present(score, QUESTIONS).presentation.claims == ["has lost at least half of the 5 facts by t = 1"]
 
 
 def test_the_curve_of_a_fact_that_is_not_known_remains(without_b):
@@ -265,7 +265,7 @@ def test_the_sentences_are_of_the_facts_that_are_known(without_b):
     assert told.sentence.startswith(
         "at rising temperatures. 4 of them are known: their mean Factual Robustness Score is 0.667 ("
     )
-    assert told.claims == ["has lost half of the 4 known facts by t = 1"]
+    assert told.claims == ["has lost at least half of the 4 known facts by t = 1"]
 
 
 def test_an_undefined_frs_has_no_bounds_in_the_sentence():

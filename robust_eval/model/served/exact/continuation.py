@@ -188,7 +188,7 @@ def whole_positions(positions: Sequence[Position], tokens: int) -> list[Position
 def no_continuation(server: str, reason: str) -> str:
     """Return the message that a server cannot continue an answer, with alternatives."""
     return (
-        f"{server} does not continue an answer sent to it as it continued the same answer itself ({reason}), which "
+        f"given the beginning of its own answer, {server} does not continue it as before ({reason}), which "
         "sampler=exact needs for free text: choose sampler=temperature_sweep, or model.prompt_style=plain with a "
         "server that accepts token ids (llama.cpp, vLLM)"
     )
