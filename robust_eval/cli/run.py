@@ -251,26 +251,27 @@ def run_sweep(launch: Callable[[], None], config: Config, swept: Sequence[str], 
     for failed jobs, after all jobs have ended. A sweep without a request leaves no folder and no record in the tracker.
     """
     name = f"sweep over {', '.join(swept)}" if swept else "sweep"
-    is_new, before = not folder.exists(), _started_jobs(folder)
+    is_new, before, errors = not folder.exists(), _times(folder, CONFIG), _times(folder, ERROR)
     with config.tracking.sweep(name, Path(config.paths.mlruns), folder) as record:
         try:
             launch()
-            finished = finished_jobs(folder)
+            finished = [job for job in finished_jobs(folder) if not (job / ERROR).is_file()]
             if finished:
                 _compare(finished, folder / COMPARISON, record)
-            if len(finished) < jobs:
-                where = f", in {folder}" if _started_jobs(folder) != before else " before the first request"
-                raise UserError(f"{jobs - len(finished)} of {jobs} jobs failed{where}: {_reasons(folder)}")
+            failed = max(jobs - len(finished), len(_times(folder, ERROR).items() - errors.items()))
+            if failed:
+                where = f", in {folder}" if _times(folder, CONFIG) != before else " before the first request"
+                raise UserError(f"{failed} of {jobs} jobs failed{where}: {_reasons(folder)}")
         finally:
-            if _started_jobs(folder) == before:
+            if _times(folder, CONFIG) == before:
                 record.discard()
                 if is_new:
                     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _started_jobs(folder: Path) -> dict[Path, int]:
-    """Return the configuration files of the jobs of a sweep that have started, with the times of writing."""
-    return {file: file.stat().st_mtime_ns for file in folder.glob(f"*/{CONFIG}")}
+def _times(folder: Path, name: str) -> dict[Path, int]:
+    """Return the files of this name of the jobs of a sweep, with the times of writing."""
+    return {file: file.stat().st_mtime_ns for file in folder.glob(f"*/{name}")}
 
 
 def _reasons(folder: Path) -> str:

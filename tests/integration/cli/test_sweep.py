@@ -5,6 +5,8 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import mlflow
 import pyarrow.parquet as pq
@@ -15,10 +17,13 @@ from shell import Shell
 from tiny_model import KNOWN, save_tiny_model
 from unseen import HOSTILE, unseen
 
+from robust_eval.cli import run as cli_run
 from robust_eval.cli.compare import main as report
-from robust_eval.cli.run import write_error
+from robust_eval.cli.run import run_sweep, write_error
 from robust_eval.error import UserError
 from robust_eval.runtime.text import printable_lines
+from robust_eval.tracking.base import Tracking
+from robust_eval.tracking.run_folder import SUMMARY
 
 FIGURES = (
     *(
@@ -353,3 +358,16 @@ def test_a_reason_that_cannot_be_written_hides_no_other(tmp_path: Path, caplog: 
     (tmp_path / "job").write_text("no folder")
     write_error(UserError("no model"), tmp_path / "job")
     assert "error.txt cannot be written" in caplog.text
+
+
+def test_a_job_that_fails_in_the_folder_of_an_earlier_one_is_no_success(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    for job in ("0", "1"):
+        (tmp_path / job).mkdir()
+        (tmp_path / job / SUMMARY).write_text("{}")
+    config: Any = SimpleNamespace(tracking=Tracking(), paths=SimpleNamespace(mlruns=tmp_path))
+    reason = "1 of 1 jobs failed before the first request: 0: other settings"
+    monkeypatch.setattr(cli_run, "_compare", lambda *_: None)
+    with pytest.raises(UserError, match=reason):
+        run_sweep(lambda: write_error(UserError("other settings"), tmp_path / "0"), config, [], 1, tmp_path)
