@@ -21,13 +21,13 @@ def fault(
 ) -> str | None:
     """Return the fault of the stored log-probabilities of an answer, or None.
 
-    ``chosen`` are those of its tokens, ``top`` the largest at each position. ``needed`` of these are required at each
-    of the first ``answer_tokens`` positions, or fewer if they are all of the vocabulary and ``whole_is_enough``. Minus
-    infinity, or the -9999 of some services, is that of an impossible token.
+    ``chosen`` are those of its tokens, if known, ``top`` the largest at each position. ``needed`` of these are required
+    at each of the first ``answer_tokens`` positions, or fewer if they are all of the vocabulary and
+    ``whole_is_enough``. Minus infinity, or the -9999 of some services, is that of an impossible token.
     """
-    if not chosen or not top:
+    if not top:
         return f"no log-probabilities, but {needed} per token are needed" if needed else None
-    for value in array("f", chosen):
+    for value in array("f", chosen or ()):
         if not value <= HIGHEST:
             return f"a log-probability of {value:g}, which must be at most 0"
     for place, values in enumerate(top):

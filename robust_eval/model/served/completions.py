@@ -16,7 +16,7 @@ from robust_eval.model.served.probe import Capabilities
 from robust_eval.model.served.service_settings import ServiceSettings
 from robust_eval.model.served.structured import SCHEMA, SCHEMA_TOKENS, restricted_sign, restriction
 from robust_eval.model.served.transport.service import Choice, ServiceResponse, UnansweredError
-from robust_eval.model.served.transport.token_logprobs import Token, logprob_fields
+from robust_eval.model.served.transport.token_logprobs import Token, drawn_tokens, logprob_fields
 from robust_eval.reader.reasoning import without_reasoning
 from robust_eval.runtime.finish_reasons import FILTER
 from robust_eval.runtime.text import printable
@@ -63,7 +63,8 @@ def _completion(call: Call, trial: int, choice: Choice, style: str) -> Completio
     text, end, broken = _answer(choice.text, style, call.request.first_line)
     text = restricted_sign(choice.text, call.request.signs) or text
     outcome = "filtered_reply" if choice.finish_reason == FILTER else "refused" if choice.refused else None
-    tokens = choice.tokens
+    drawn = drawn_tokens(choice.tokens, choice.text, call.temperature == 0) if choice.tokens else None
+    tokens = drawn or choice.tokens
     answer = without_reasoning(text) or ""
     if tokens and (choice.reasoning or answer != text.strip()):
         tokens, end = _answer_tokens(tokens, answer), len(answer)
@@ -71,7 +72,7 @@ def _completion(call: Call, trial: int, choice: Choice, style: str) -> Completio
         temperature=call.temperature,
         trial=trial,
         text=text,
-        token_logprobs=[token.logprob for token in tokens] if tokens else None,
+        token_logprobs=[token.logprob for token in tokens] if tokens and drawn else None,
         top_logprobs=[token.top for token in tokens] if tokens else None,
         answer_tokens=_carrying(tokens, end) if tokens else None,
         finish_reason="stop" if broken else choice.finish_reason or None,

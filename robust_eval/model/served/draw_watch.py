@@ -12,7 +12,6 @@ exp(log p / t). The bet is on another temperature, and pays the ratio of the two
 """
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,7 +23,7 @@ from robust_eval.model.served.probe import Capabilities
 from robust_eval.model.served.refusals import REMEDY
 from robust_eval.model.served.service_settings import ServiceSettings
 from robust_eval.model.served.transport.service import Choice, ServiceResponse
-from robust_eval.model.served.transport.token_logprobs import Token, logprob_fields
+from robust_eval.model.served.transport.token_logprobs import Token, drawn_tokens, logprob_fields
 
 REQUESTED_LOGPROBS = 20
 """Number of requested log-probabilities a token."""
@@ -38,7 +37,6 @@ CERTAIN = -math.log(1e-9)
 """Log wealth at which the draws differ from those requested."""
 ALTERNATIVES = (0.25, 0.5, 0.7, 1.0, 1.5, 2.0)
 """Alternative temperatures of the bets."""
-_NOT_ALPHANUMERIC = re.compile("[^a-zA-Z0-9]+")
 MIN_RATIO = 1.3
 """Minimum ratio of an alternative and the requested temperature, or of their inverses."""
 
@@ -84,7 +82,7 @@ class DrawWatch:
             tokens = choice.tokens
             if not tokens or not all(IMPOSSIBLE < token.logprob < 1e-3 for token in tokens):
                 continue
-            if not _are_drawn(tokens, choice.text):
+            if drawn_tokens(tokens, choice.text) is None:
                 question.wealth, self._bets = -math.inf, {}
                 continue
             self._repeat(question, choice.text, tokens)
@@ -148,14 +146,6 @@ def draw_watch(settings: ServiceSettings, capabilities: Capabilities) -> DrawWat
 def without_logprobs(response: ServiceResponse) -> ServiceResponse:
     """Return the response without the log-probabilities that only the test of draws needs."""
     return response._replace(choices=[choice._replace(tokens=None) for choice in response.choices])
-
-
-def _are_drawn(tokens: Sequence[Token], text: str) -> bool:
-    """Return whether the tokens with log-probabilities are those of the reply, by ASCII letters and digits: the server
-    of MLX names another top-k token in place of each drawn one.
-    """
-    named = b"".join(token.text for token in tokens).decode("utf-8", "replace")
-    return _NOT_ALPHANUMERIC.sub("", text) in _NOT_ALPHANUMERIC.sub("", named)
 
 
 def _log_sum(values: Sequence[float]) -> float:

@@ -7,16 +7,21 @@ from typing import Any, NamedTuple
 _SPECIAL = re.compile(rb"<\|[^|<>]*\|>|</?s>|<(?:bos|eos|pad|start_of_turn|end_of_turn)>")
 """Texts of special tokens, which some servers write (vLLM)."""
 
+_NOT_ALPHANUMERIC = re.compile("[^a-zA-Z0-9]+")
+
 PART = "\ufffd".encode()
 """Text in place of a part of a character."""
 
 
 class Token(NamedTuple):
-    """Generated token: its text, its natural log-probability, and the largest log-probabilities at its position."""
+    """Generated token: its text, its natural log-probability, the largest log-probabilities at its position, and the
+    text of the likeliest.
+    """
 
     text: bytes
     logprob: float
     top: list[float]
+    likeliest: bytes = b""
 
 
 class TopKToken(NamedTuple):
@@ -58,9 +63,30 @@ def read_tokens(logprobs: Mapping[str, Any] | None) -> list[Token] | None:
     if not logprobs or (logprobs.get("content") is None and logprobs.get("tokens") is None):
         return None
     return [
-        Token(_text(entry), _logprob(entry), sorted(map(_logprob, largest), reverse=True))
+        Token(
+            _text(entry),
+            _logprob(entry),
+            sorted(map(_logprob, largest), reverse=True),
+            _text(max(largest, key=_logprob)) if largest else b"",
+        )
         for entry, largest in _entries(logprobs)
     ]
+
+
+def drawn_tokens(tokens: Sequence[Token], text: str, greedy: bool = False) -> Sequence[Token] | None:
+    """Return the tokens of a reply; None if those with log-probabilities are others, by ASCII letters and digits.
+
+    The server of MLX names another top-k token in place of each drawn one. In a ``greedy`` reply that is the likeliest.
+    """
+    if _spell(tokens, text):
+        return tokens
+    likeliest = [Token(token.likeliest, token.top[0], token.top) for token in tokens if token.top] if greedy else []
+    return likeliest if likeliest and _spell(likeliest, text) else None
+
+
+def _spell(tokens: Sequence[Token], text: str) -> bool:
+    named = b"".join(token.text for token in tokens).decode("utf-8", "replace")
+    return _NOT_ALPHANUMERIC.sub("", text) in _NOT_ALPHANUMERIC.sub("", named)
 
 
 def read_positions(logprobs: Mapping[str, Any] | None) -> list[Position]:

@@ -289,3 +289,19 @@ def test_a_token_that_is_cut_within_a_character_is_counted_where_its_text_is_the
 
 def test_what_is_not_told_is_not_counted() -> None:
     assert one("Paris", tokens=None) == one("Paris", tokens=[]) == completion(0, "Paris")
+
+
+@pytest.mark.parametrize(
+    ("temperature", "logprobs", "answer_tokens"), [(0.0, [-0.5, -0.25, -0.125], 2), (0.5, None, None)]
+)
+def test_of_tokens_that_the_server_names_in_place_of_the_drawn_ones_only_greedy_ones_are_known(
+    temperature: float, logprobs: list[float] | None, answer_tokens: int | None
+):
+    """As the server of MLX does, which names one of the likeliest at each position."""
+    places = [(b"The", -2.0, -0.5, "\u0120Lake"), (b"!", -3.0, -0.25, "\u0120Baikal"), (b"or", -4.0, -0.125, "")]
+    tokens = [Token(text, low, [high, low], likeliest.encode()) for text, low, high, likeliest in places]
+    response = ServiceResponse([Choice("Lake Baikal", "stop", False, tokens)], 9, 3)
+    (answer,) = completions(call(temperature=temperature), (0,), response, "chat")
+    assert answer.token_logprobs == logprobs
+    assert answer.top_logprobs == [[high, low] for _, low, high, _ in places]
+    assert answer_tokens is None or answer.answer_tokens == answer_tokens

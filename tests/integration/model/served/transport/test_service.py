@@ -211,7 +211,7 @@ CHAT_LOGPROBS = {
     ],
     "refusal": None,
 }
-CHAT_TOKENS = [Token(b"n", -0.25, [-0.25, -2.5]), Token(b"\xc3", -1, []), Token("é".encode(), -0.5, [])]
+CHAT_TOKENS = [Token(b"n", -0.25, [-0.25, -2.5], b"n"), Token(b"\xc3", -1, []), Token("é".encode(), -0.5, [])]
 PLAIN_LOGPROBS = {
     "tokens": ["n", "é", ""],
     "token_logprobs": [-0.25, -3, -1e30],
@@ -219,8 +219,8 @@ PLAIN_LOGPROBS = {
     "text_offset": [0, 1, 2],
 }
 PLAIN_TOKENS = [
-    Token(b"n", -0.25, [-0.25, -2.5]),
-    Token("é".encode(), -3, [-0.5, -1.5, -3]),
+    Token(b"n", -0.25, [-0.25, -2.5], b"n"),
+    Token("é".encode(), -3, [-0.5, -1.5, -3], b"a"),
     Token(b"", -1e30, []),
 ]
 
@@ -250,7 +250,7 @@ def test_reads_log_probabilities_in_either_format_from_either_kind_of_completion
 def test_takes_a_log_probability_of_minus_infinity(server: ScriptedServer) -> None:
     logprobs = {"tokens": ["n"], "token_logprobs": [-math.inf], "top_logprobs": [{"m": 0.0, "n": -math.inf}]}
     (choice,) = asked(server, replied(with_logprobs(logprobs))).choices
-    assert choice.tokens == [Token(b"n", -math.inf, [0.0, -math.inf])]
+    assert choice.tokens == [Token(b"n", -math.inf, [0.0, -math.inf], b"m")]
 
 
 # refusals
