@@ -13,15 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from robust_eval.stats.estimate import UNDEFINED, Estimate
-from robust_eval.stats.interval import (
-    ROUNDING,
-    Floats,
-    drop_degenerate,
-    independent,
-    share_bounds,
-    student_quantile,
-    units_and_error,
-)
+from robust_eval.stats.interval import ROUNDING, Floats, independent, share_bounds, student_quantile, units_and_error
 
 BINS, MIN_IN_BIN = 10, 40
 """Largest number of bins of a calibration error, and smallest number of questions in each; they hold equally many, but
@@ -226,7 +218,7 @@ def coverage_at_risk(
         bounds[level] = share_bounds(risk, int(number), 0.0 if math.isnan(error) else error, quantile)
     curves = (share, bounds[:, 1], bounds[:, 0])
     found = ([float((accepted[curve <= risk + ROUNDING] / n).max(initial=0.0)) for curve in curves] for risk in risks)
-    return [Estimate(value, *(drop_degenerate(low, high) if units > 1 else ())) for value, low, high in found]
+    return [Estimate(value, *((low, high) if units > 1 and low < high else ())) for value, low, high in found]
 
 
 class CalibrationBins(NamedTuple):
