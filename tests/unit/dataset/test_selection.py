@@ -105,7 +105,7 @@ def test_the_same_record_again_has_an_id_of_its_own_unless_the_source_gave_one(c
     assert loaded.unusable == {"duplicate id": 1}
     assert caplog.messages == [
         (
-            "1 of the 5 records of given.csv is unusable: 1 × duplicate id (record 4: 'w' is already the id of an "
+            "excluded: 1 of the 5 records of given.csv is unusable: 1 × duplicate id (record 4: 'w' is already the id of an "
             "earlier record; ids must be unique)"
         )
     ]
@@ -128,7 +128,7 @@ def test_what_is_left_out_is_counted_and_said(caplog):
     assert loaded.description() == {"unusable.no_question": 2, "unusable.unanswerable": 1}
     (said,) = caplog.messages
     assert said == (
-        "3 of the 63 records of given.csv are unusable: 2 × no question (the first is record 61), "
+        "excluded: 3 of the 63 records of given.csv are unusable: 2 × no question (the first is record 61), "
         "1 × unanswerable (record 62)"
     )
 
