@@ -105,8 +105,8 @@ def test_the_same_record_again_has_an_id_of_its_own_unless_the_source_gave_one(c
     assert loaded.unusable == {"duplicate id": 1}
     assert caplog.messages == [
         (
-            "excluded: 1 of the 5 records of given.csv is unusable: 1 × duplicate id (record 4: 'w' is already the id of "
-            "an earlier record; ids must be unique)"
+            "excluded: 1 of the 5 records of given.csv is unusable: 1 × duplicate id (record 4: 'w' is already the id "
+            "of an earlier record; ids must be unique)"
         )
     ]
 
