@@ -49,7 +49,7 @@ from robust_eval.stats.interval import independent
 from robust_eval.tracking.run_folder import COMPARISON_PAGE, CURVES_FILE, GRADED, LOG, QUESTIONS, REPORT, finished_jobs
 
 _RUNNING = RLock()
-"""Lock of the only call that runs: the log of a run, the progress bar and the tracker belong to the whole process."""
+"""Lock that lets one call of :func:`run` at a time proceed: log, progress bar and tracker belong to the process."""
 JSONL_COLUMNS = {"rewrites", "type", "level", "incorrect"}
 """Columns of questions that ``dataset=jsonl`` reads, and ``dataset=local`` does not."""
 

@@ -5,6 +5,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from numbers import Integral
 
 from robust_eval.error import UserError
 
@@ -74,6 +75,8 @@ class Question:
             if not isinstance(value, tuple | list) or not all(isinstance(each, str) for each in value):
                 raise UserError(f"question {self.id!r}: {name} must be a tuple of strings, not {value!r:.60}")
             object.__setattr__(self, name, tuple(value))
+        if isinstance(self.correct, Integral) and not isinstance(self.correct, bool):  # numpy's, too
+            object.__setattr__(self, "correct", int(self.correct))
         if self.correct is not None and (type(self.correct) is not int or not 0 <= self.correct < len(self.choices)):
             raise UserError(
                 f"question {self.id!r}: correct must be the index of one of the {len(self.choices)} choices, from 0, "

@@ -39,7 +39,7 @@ from robust_eval.runtime.text import enumerated
 _CLOSING = {"[": "]", "{": "}", "'": "'", '"': '"'}
 """Closing sign of a value that begins so, in Hydra's grammar."""
 _COMPOSING = RLock()
-"""Lock of the only thread that composes: the state of Hydra belongs to the whole process."""
+"""Lock that lets one thread at a time compose a configuration: Hydra's state belongs to the process."""
 
 
 class Checked(NamedTuple):

@@ -61,12 +61,6 @@ def _plain(value: Any) -> Any:
     return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def _of_numpy(value: Any) -> Any:
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
-
-
 def _is_missing(value: Any) -> bool:
     return value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and math.isnan(value))
 
@@ -81,7 +75,7 @@ def json_lines(rows: Sequence[Mapping[str, Any]]) -> str:
         numbers = {name: row[name] for name in ("level", "correct") if isinstance(row.get(name), float)}
         whole = {name: int(value) for name, value in numbers.items() if value.is_integer()}
         try:
-            lines.append(json.dumps({**row, **whole}, ensure_ascii=False, default=_of_numpy))
+            lines.append(json.dumps({**row, **whole}, ensure_ascii=False))
         except (TypeError, ValueError, RecursionError) as problem:
             raise UserError(f"dataset, row {number}: {first_line(problem)}") from problem
     return "\n".join(lines) + "\n"

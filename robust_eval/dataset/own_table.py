@@ -95,7 +95,9 @@ def _texts(cell: Any, separator: str | None) -> list[Any]:
 
 
 def _choice(cell: Any) -> Any:
-    """Return the choice in a cell of its own, which may look like a list; Unusable as by :func:`cell_texts`."""
+    """Return the choice in a cell that holds one, even if its text looks like a list; Unusable as by
+    :func:`cell_texts`.
+    """
     if isinstance(cell, str) and not _PLACEHOLDER.fullmatch(cell):
         return cell
     (only,) = cell_texts(cell if isinstance(cell, str) else [cell], None)
@@ -275,7 +277,7 @@ class OwnTable(Selection):
         self, record: Record, names: Mapping[str, Any], name: str, separators: Mapping[str, Separators]
     ) -> list[Any]:
         """Return the answers or choices of a record in one column, or in several columns without the blank choices at
-        the end. A column of several holds one choice, or any number of answers.
+        the end. If there are several columns, each holds one choice, or any number of answers.
         """
         columns = names.get(name)
         if isinstance(columns, list):

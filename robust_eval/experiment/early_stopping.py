@@ -56,9 +56,9 @@ def refuse_early_stopping(file: RecordedAnswers, metrics: Mapping[str, Metric]) 
         if reasons or thresholds != [rule.threshold]:
             reason = "; ".join(reasons) or f"metric.frs.threshold={thresholds[0]:g} needs other answers"
             raise UserError(
-                f"{file.file}: {reason}, but its sampler ({name}) stopped early and has only the answers that breaking "
-                f"temperatures at metric.frs.threshold={rule.threshold:g} need: repeat the run with "
-                "sampler.early_stop=false, which requests only the missing answers"
+                f"{file.file}: {reason}, but its sampler ({name}) stopped early (sampler.early_stop=true) and has only "
+                f"the answers that breaking temperatures at metric.frs.threshold={rule.threshold:g} need: repeat the "
+                "run with sampler.early_stop=false, which requests only the missing answers"
             )
 
 

@@ -161,8 +161,12 @@ class Scoring:
         if not number:
             log.warning("no metric is corrected: none of the %d labels matches an answer of this run", labels.num_rows)
             return None
-        if others := count_of_other_replies(graded, labels):
-            log.warning("%d of %d labels do not count: this run has other replies in their place", others, len(labels))
+        if mismatched := count_of_other_replies(graded, labels):
+            log.warning(
+                "%d of %d labels are ignored: this run's replies at the same question, temperature and trial have "
+                "other texts",
+                *(mismatched, len(labels)),
+            )
         tables = with_human_labels(graded, labels, asked)
         corrections = [greedy_correction(asked, tables[GREEDY])] if tables[GREEDY].num_rows else []
         for name, sampler in self.sampler_of.items():

@@ -24,7 +24,7 @@ from robust_eval.interop.logged_answer import LoggedAnswer, temperature_of
 from robust_eval.question import Question
 from robust_eval.reader.reply import FirstLineReader, ReplyReader
 from robust_eval.runs.finished_runs import DESCRIBING, KEY, FinishedRun
-from robust_eval.runtime.text import excerpt, printable
+from robust_eval.runtime.text import counted, excerpt, printable
 from robust_eval.stats.interval import Floats
 from robust_eval.tracking.run_folder import CONFIG
 
@@ -78,7 +78,8 @@ def logs_as_runs(baseline: str, candidate: str) -> tuple[MeasuredRun, MeasuredRu
             )
         )
     sentences += [
-        f"{name}: {each.left_out:,} more at temperature 0 left out: each question needs only one greedy answer."
+        f"{name}: left out, because each question needs only one greedy answer: "
+        f"{counted(each.left_out, 'repeated answer')} at temperature 0."
         for name, each in zip(names, read, strict=True)
         if each.left_out
     ]

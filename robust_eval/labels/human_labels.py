@@ -43,7 +43,7 @@ def count_labelled(graded: Mapping[str, pa.Table], labels: pa.Table) -> int:
 
 
 def count_of_other_replies(graded: Mapping[str, pa.Table], labels: pa.Table) -> int:
-    """Return the number of labels of single answers in whose place the run has another reply; they do not count."""
+    """Return the number of labels of single answers that are ignored because the run's reply there has another text."""
     by_place = {place[:-1]: place[-1] for name, table in graded.items() for place, _ in _places(name, table)}
     number = 0
     for label in labels.to_pylist():

@@ -105,7 +105,7 @@ SPECS: tuple[MetricSpec, ...] = (
     ),
     _joint_metric("alpha_of_raters", "Cronbach's α, raters as items"),
     count_spec("agreement.count.unrated", "questions with fewer than two raters", shown=DETAIL),
-    count_spec("agreement.count.incomplete", "questions without a verdict on every rater", shown=DETAIL),
+    count_spec("agreement.count.incomplete", "questions without a verdict on at least one rater", shown=DETAIL),
     *(
         MetricSpec(f"agreement.guessing.{name}", label, limits=SHARE, mean=False)
         for name, label in (

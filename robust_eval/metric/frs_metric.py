@@ -128,7 +128,7 @@ class FactualRobustness(Metric):
         return self.threshold if self.estimator == "first" else None
 
     def specs_under(self, sampler: Sampler) -> Sequence[MetricSpec]:
-        """Return the specs of FRS: off the grid for enumerated answers alone, no accuracy with early stopping."""
+        """Return the specs of FRS: interpolated for enumerated answers alone, no accuracy with early stopping."""
         left_out = {ACCURACY.name} if sampler.early_stop else set()
         if sampler.estimator != "exact":
             left_out |= {spec.name for spec in self.specs if spec.name.startswith("frs.offgrid.")}
@@ -216,7 +216,7 @@ class FactualRobustness(Metric):
         entropy: Floats,
         groups: Sequence[str] | None,
     ) -> dict[str, Floats]:
-        """Add the metrics of breaking temperatures off the grid, where ``curves`` cross the threshold; return their
+        """Add the metrics of interpolated breaking temperatures, where ``curves`` cross the threshold; return their
         columns of the table of questions.
         """
         crossed = crossings(result.question_ids, curves, self.threshold)

@@ -71,7 +71,7 @@ def _scored_differently(compared: Comparison) -> Iterator[str]:
     if len(compared.measurements) > 1:
         names = " or ".join(name.rpartition(".")[2] for name in settings)
         subject = f"Runs that differ only in {names}" if names else "Some runs"
-        yield f"{subject} score the same answers differently, and are compared with other runs as one."
+        yield f"{subject} score the same answers differently, and count as one run in comparisons with others."
         return
     values = f" ({listed(settings)})" if settings else ""
     yield f"These {len(compared.runs)} runs score the same answers differently{values}: {NO_WINNER}"
@@ -226,7 +226,7 @@ def _ranking(compared: Comparison, metric: str, pairs: Sequence[Pair]) -> Rankin
         names = enumerated(best, "and")
         start = f"{names} are ahead in {compared.words(metric)}, and cannot be distinguished from one another"
     text = (
-        f"{start} ({len(pairs)} pairs, each on the {shared} questions that have it in both). Two runs count as "
+        f"{start} ({len(pairs)} pairs, each on the {shared} questions for which both runs have it). Two runs count as "
         f"different where p is below {LEVEL:g} after Holm's correction for all pairs and the 95 % interval excludes 0."
     )
     return Ranking(text, ranked)

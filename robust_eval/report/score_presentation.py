@@ -87,16 +87,16 @@ def frs(score: Score, questions: Sequence[Question]) -> Presentation:
         Column("breaking", "breaking temperature", threshold, breaking, digits, levels, of_known=True),
     ]
     unknown = score.values.get("frs.count.unknown")
-    counted = len(score.question_ids) - (0 if unknown is None else int(unknown.value))
+    n_scored = len(score.question_ids) - (0 if unknown is None else int(unknown.value))
     # a fact without a verdict on its greedy answer is not known, but counts
     known, are_known = ("", "count") if facts["known"].null_count else ("known ", "are known")
     frs = score.values[first]
-    if counted:
-        start = ":" if counted == len(score.question_ids) else f". {counted:,} of them {are_known}:"
-        n = "" if score.n(first) == counted else f", n = {score.n(first):,}"
-        interval = "" if math.isnan(frs.low) else f"95 % interval {bounds(frs.low, frs.high)}, "
+    if n_scored:
+        start = ":" if n_scored == len(score.question_ids) else f". {n_scored:,} of them {are_known}:"
+        n = "" if score.n(first) == n_scored else f", n = {score.n(first):,}"
+        interval_text = "" if math.isnan(frs.low) else f"95 % interval {bounds(frs.low, frs.high)}, "
         sentence = (
-            f"at rising temperatures{start} their mean Factual Robustness Score is {number(frs.value)} ({interval}"
+            f"at rising temperatures{start} their mean Factual Robustness Score is {number(frs.value)} ({interval_text}"
             f"d = {d:g}{n}), and {score.formatted(UNBROKEN.name, '.0%')} of them "
             "never broke."
         )
@@ -105,8 +105,8 @@ def frs(score: Score, questions: Sequence[Question]) -> Presentation:
     claims = []
     if len(defined := breaking[~np.isnan(breaking)]):
         median = np.quantile(defined, 0.5, method="inverted_cdf")
-        more, half = ("more than half of ", "at least half of ") if counted > 1 else ("", "")
-        facts_text = f"the {counted:,} {known}facts" if counted > 1 else f"the one {known}fact"
+        more, half = ("more than half of ", "at least half of ") if n_scored > 1 else ("", "")
+        facts_text = f"the {n_scored:,} {known}facts" if n_scored > 1 else f"the one {known}fact"
         retained = f"still retains {more}{facts_text} at t = {levels[-1]:g}"
         claims = [retained if np.isinf(median) else f"has lost {half}{facts_text} by t = {median:g}"]
     claims += most_robust_type(score.by_question[first], [each.type for each in questions], question_groups(questions))

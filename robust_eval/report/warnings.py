@@ -150,7 +150,7 @@ def remedy(result: Result, run: str = "RUN") -> str:
 
     A judge decides free text alone, and already has if it is the grader.
     """
-    label = f"robust-eval label {run} shows them first, in alternation with others"
+    label = f"robust-eval label {run} shows them first, alternating with other replies"
     free_text = {question.id for question in result.questions if not question.choices}
     tables = (rows(table, "question_id", "uncertain") for table in result.all_graded.values())
     is_judged = any(is_uncertain and name in free_text for each in tables for name, is_uncertain in each)

@@ -21,7 +21,7 @@ def environment() -> dict[str, str]:
         "version.python": platform.python_version(),
         **_versions(),
         "machine": f"{platform.system()} {platform.machine()}",
-        "visible GPUs": os.environ.get("CUDA_VISIBLE_DEVICES", "all"),
+        "visible_gpus": os.environ.get("CUDA_VISIBLE_DEVICES", "all"),
         "git.commit": git_commit(Path(__file__).parent),
     }
 

@@ -93,7 +93,7 @@ def plan_steps(
 
 
 def _first_steps(steps: Sequence[Steps]) -> tuple[list[tuple[Steps, Step]], list[Answers]]:
-    """Return the first step of each sampler's steps, and the answers of those that need none."""
+    """Return the first step of each of a sampler's generators, and the answers of those that end without a step."""
     first, answers = list[tuple[Steps, Step]](), list[Answers]()
     for each in steps:
         try:
@@ -101,7 +101,7 @@ def _first_steps(steps: Sequence[Steps]) -> tuple[list[tuple[Steps, Step]], list
         except StopIteration as end:
             answers.append(end.value)
     if len({step.adaptive is None for _, step in first}) > 1:
-        raise ValueError("the steps of a sampler must be all adaptive or none")
+        raise ValueError("a sampler must yield either only adaptive steps or only steps that are not adaptive")
     return first, answers
 
 

@@ -132,8 +132,8 @@ def break_intervals(
     trials; enumerated answers are not resampled. Trials are whole ones if ``trials`` (n, T, k) are given (1 right, 0
     wrong, NaN without a verdict), because one may be alike at all temperatures. Trials that are drawn twice over
     scatter more, which shifts what is no linear function of them: the interval is the reflected one,
-    2 · value − quantiles, so that the shift goes the other way, widened to the value if it lies beside it. Where a
-    resample is infinite (unbroken), as a median may be, there is nothing to reflect: the interval holds the value and
+    2 · value − quantiles, so that the shift goes the other way, extended to the value if it does not contain it. Where
+    a resample is infinite (unbroken), as a median may be, there is nothing to reflect: the interval holds the value and
     the quantiles themselves, infinite ones too.
 
     References

@@ -119,7 +119,7 @@ def breaking_temperature(
 
 
 def reaches(accuracy: ArrayLike, threshold: float) -> NDArray[np.bool_]:
-    """Return True for accuracies with which a fact holds: not below the threshold but for rounding; False for NaN."""
+    """Return True where an accuracy is at least the threshold, up to rounding, so that a fact holds; False for NaN."""
     return np.asarray(accuracy) >= threshold - TOLERANCE
 
 
@@ -236,7 +236,7 @@ def factual_robustness_score(
 
 
 def crossing_temperature(accuracy: Floats, temperatures: Floats, threshold: float) -> float:
-    """Return the breaking temperature off the grid: the lowest at which an accuracy curve falls below a threshold.
+    """Return the interpolated breaking temperature: the lowest at which an accuracy curve falls below a threshold.
 
     ``accuracy`` (T,) has no NaN, ``temperatures`` (T,) are at least two and strictly increasing; an accuracy equal to
     the ``threshold`` holds. Between temperatures the curve is interpolated by monotone cubic pieces (Fritsch & Carlson

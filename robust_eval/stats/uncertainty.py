@@ -190,8 +190,8 @@ def coverage_at_risk(
     share of wrong ones among them; 0 where every threshold accepts more.
 
     The bounds are the largest shares at which the upper and the lower bound of Wilson's interval of the risk do not
-    exceed it (with groups, of the effective number of answers). The interval is wide, and tends to cover too often;
-    there is none without width, nor for a single answer or group.
+    exceed it (with groups, of the effective number of answers). The interval is wide, and tends to cover too often.
+    There is no interval if its bounds are equal, or for a single answer or group.
 
     References
     ----------
@@ -217,8 +217,8 @@ def coverage_at_risk(
         error = 0.0 if labels is None else units_and_error(data.wrong[inside], labels[inside])[1]
         bounds[level] = share_bounds(risk, int(number), 0.0 if math.isnan(error) else error, quantile)
     curves = (share, bounds[:, 1], bounds[:, 0])
-    found = ([float((accepted[curve <= risk + ROUNDING] / n).max(initial=0.0)) for curve in curves] for risk in risks)
-    return [Estimate(value, *((low, high) if units > 1 and low < high else ())) for value, low, high in found]
+    shares = ([float((accepted[curve <= risk + ROUNDING] / n).max(initial=0.0)) for curve in curves] for risk in risks)
+    return [Estimate(value, *((low, high) if units > 1 and low < high else ())) for value, low, high in shares]
 
 
 class CalibrationBins(NamedTuple):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 Merge = Callable[[bytes, bytes, bytes], bytes]
-"""Returns the value of a key to store, given the key, the stored value and the new one."""
+"""Function of a key, its stored value and its new value that returns the value to store."""
 
 
 class Store(Protocol):

@@ -1,6 +1,7 @@
 import hashlib
 import json
 
+import numpy as np
 import pytest
 
 from robust_eval.error import UserError
@@ -86,3 +87,8 @@ def test_a_list_of_answers_is_as_good_as_a_tuple():
     question = Question("q", "Q?", [UNANSWERABLE])
     assert question.is_unanswerable
     assert question == Question("q", "Q?", (UNANSWERABLE,))
+
+
+def test_an_index_may_be_one_of_numpy():
+    question = Question("q", "?", choices=("a", "b"), correct=np.int64(1))
+    assert (question.correct, type(question.correct)) == (1, int)

@@ -340,7 +340,7 @@ def test_jobs_of_launchers_share_a_fresh_store_and_database_and_have_a_device_ea
     done = shell.python([*program, "-m", *settings(tmp_path, *swept)], figures=False)
     assert done.returncode == 0, done.stderr
     environments = [tmp_path / "sweep" / str(job) / "environment.json" for job in range(len(devices))]
-    assert [json.loads(file.read_text())["visible GPUs"] for file in environments] == devices
+    assert [json.loads(file.read_text())["visible_gpus"] for file in environments] == devices
     parent, children = recorded(tmp_path)
     assert [found.info.status for found in (parent, *children)] == ["FINISHED"] * (1 + len(devices))
     assert Counter(child.data.metrics["prompts.asked"] for child in children) == Counter({12: 1, 0: len(devices) - 1})

@@ -73,7 +73,7 @@ def test_a_server_is_told_how_much_to_think_and_budgets_are_found_that_are_enoug
     assert figures["thinking.kappa.own"].value == 1
     assert figures["thinking.plurality.own"].value == figures["thinking.accuracy.own"].value
     assert math.isnan(figures["thinking.share_between.own"].value)  # one answer with each thought
-    assert "after 3 reasoning traces with a budget of none, low, high" in (folder / "report.html").read_text()
+    assert "after 3 reasoning traces with budgets of none, low and high" in (folder / "report.html").read_text()
     answers = [row for row in pq.read_table(folder / "graded.parquet").to_pylist() if row["form"]]
     assert {row["form"] for row in answers} == {f"budget {effort}" for effort in EFFORTS}
     assert [row["reasoning"] for row in answers if row["form"] == "budget high"] == ["hm high"] * K * QUESTIONS

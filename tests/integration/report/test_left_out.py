@@ -55,7 +55,7 @@ def test_replies_that_were_cut_and_what_is_undefined_is_said(result: Result):
     run = replace(result, graded_by_sampler={"temperature_sweep": sampled}, scores=scores, kept=result.questions)
     assert list(left_out(run)) == [
         "2 replies truncated by the length limit, and graded without the truncated part.",
-        "3 questions have no answer entropy: none of their replies contains an answer.",
+        "Questions without answer entropy, because none of their replies contains an answer: 3.",
     ]
 
 

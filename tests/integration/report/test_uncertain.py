@@ -48,13 +48,14 @@ def test_the_terminal_and_the_page_name_the_settings_that_help(
     came = sum(table.num_rows for table in (doubted.graded_baseline, *doubted.graded_by_sampler.values()))
     said = SAID.replace("294", f"{came:,}")
     print_summary(doubted, tmp_path, "store", None)
-    line = f"{said}; {JUDGE}, and robust-eval label {tmp_path} shows them first, in alternation with others\n"
+    line = f"{said}; {JUDGE}, and robust-eval label {tmp_path} shows them first, alternating with other replies\n"
     assert line in capsys.readouterr().out.replace("\n ", " ")
     write_page(doubted, [], tmp_path / "report.html")
     assert f"{said}." in (tmp_path / "report.html").read_text()
-    assert (f"{said}.", f"{JUDGE}, and robust-eval label RUN shows them first, in alternation with others.") in list(
-        warnings(doubted)
-    )
+    assert (
+        f"{said}.",
+        f"{JUDGE}, and robust-eval label RUN shows them first, alternating with other replies.",
+    ) in list(warnings(doubted))
 
     print_summary(result, tmp_path, "store", None)
     assert "uncertain" not in capsys.readouterr().out
@@ -62,7 +63,7 @@ def test_the_terminal_and_the_page_name_the_settings_that_help(
 
 
 def test_a_judge_is_named_only_where_it_has_something_to_decide(doubted: Result):
-    label = "robust-eval label RUN shows them first, in alternation with others"
+    label = "robust-eval label RUN shows them first, alternating with other replies"
     judged = replace(doubted, description={**doubted.description, "grader.cascade": "exact"})
     assert remedy(judged) == label
     choices = [replace(question, answers=(), choices=("a", "b"), correct=0) for question in doubted.questions]
@@ -72,10 +73,10 @@ def test_a_judge_is_named_only_where_it_has_something_to_decide(doubted: Result)
 @pytest.mark.parametrize(
     ("number", "came", "said"),
     [
-        (1, 1, "1 of 1 reply is uncertain: its"),
-        (1, 2, "1 of 2 replies are uncertain: their"),
-        (0.25, 3, "0.25 of 3 replies are uncertain: their"),
-        (1234, 5000, "1,234 of 5,000 replies are uncertain: their"),
+        (1, 1, "1 of 1 reply is uncertain: "),
+        (1, 2, "1 of 2 replies is uncertain: "),
+        (0.25, 3, "0.25 of 3 replies are uncertain: "),
+        (1234, 5000, "1,234 of 5,000 replies are uncertain: "),
     ],
 )
 def test_enumerated_replies_count_by_their_probability(number: float, came: int, said: str):

@@ -487,8 +487,8 @@ def test_garbage_is_set_aside_as_it_was(tmp_path: Path, size: int):
     (name,) = set_aside(tmp_path)
     assert (tmp_path / name).read_bytes() == garbage
     assert warning == (
-        f"store: {tmp_path / FILE} was damaged (file is not a database): 0 entries were recovered, the rest is "
-        f"requested again; the damaged file is {name}"
+        f"store: {tmp_path / FILE} was damaged (file is not a database): 0 entries were recovered, the others "
+        f"will be requested again; the damaged file is {name}"
     )
 
 
@@ -503,7 +503,7 @@ def test_what_can_be_read_of_a_damaged_file_moves_into_a_new_one(tmp_path: Path,
     (warning,) = warnings
     assert warning == (
         f"store: {tmp_path / FILE} was damaged (database disk image is malformed): {len(there)} entries were "
-        f"recovered, the rest is requested again; the damaged file is {name}"
+        f"recovered, the others will be requested again; the damaged file is {name}"
     )
     assert (tmp_path / name).read_bytes() == content
     assert len(there) >= 290
@@ -517,7 +517,7 @@ def test_a_value_that_was_changed_within_the_file_is_missing_and_said(tmp_path: 
     assert there == {key: value for key, value in ENTRIES.items() if value != VALUE}
     (name,) = set_aside(tmp_path)
     damage = f"store: {tmp_path / FILE} was damaged (1 entries are damaged): {len(there)} entries were recovered"
-    assert warnings == [f"{damage}, the rest is requested again; the damaged file is {name}"]
+    assert warnings == [f"{damage}, the others will be requested again; the damaged file is {name}"]
 
 
 @pytest.mark.parametrize("removed", ["file", "folder"])

@@ -125,7 +125,8 @@ def test_repetitions_at_temperature_0_are_left_out_in_a_sentence(tmp_path: Path)
     file = tmp_path / "one.csv"
     file.write_text("id,correct,temperature\nq1,1,0\nq1,0,0\nq2,1,0\n")
     _, sentences = gated(file, file)
-    assert sentences[1] == f"{file}: 1 more at temperature 0 left out: each question needs only one greedy answer."
+    left_out = "left out, because each question needs only one greedy answer: 1 repeated answer at temperature 0."
+    assert sentences[1] == f"{file}: {left_out}"
 
 
 def test_a_reply_of_any_length_is_gated(tmp_path: Path):

@@ -51,5 +51,5 @@ def test_steps_that_need_no_request_end_with_their_answers():
 
 
 def test_adaptive_steps_beside_others_are_refused_which_would_be_forgotten():
-    with pytest.raises(ValueError, match="all adaptive or none"):
+    with pytest.raises(ValueError, match="either only adaptive steps or only steps that are not"):
         run_steps(Stored(), [single_step([request("a")]), adaptive()], "test", verdicts)

@@ -388,8 +388,8 @@ def test_an_experiment_survives_a_machine_that_is_lost_in_its_middle(
     waiting, put, kept = tmp_path / "waiting", ParquetEntries.put, []
     waiting.mkdir()
 
-    def keep(entries: ParquetEntries, came: Mapping[bytes, bytes]) -> None:
-        put(entries, came)
+    def keep(entries: ParquetEntries, came: Mapping[bytes, bytes], *merge: Any) -> None:
+        put(entries, came, *merge)
         kept.append(came)
 
     def lose_a_machine() -> None:
