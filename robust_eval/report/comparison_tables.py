@@ -245,9 +245,9 @@ def pair_table(compared: Comparison) -> Table:
         rows.append([*map(Cell, words), _difference(difference, difference.n), *map(Cell, tested)])
     note = (
         "On the questions for which both runs have the metric: the mean difference with its 95 % interval and the p "
-        "value of a paired t test over questions or groups of them; then the log-rank test of the breaking temperatures "
-        "(or turns of pushback), stratified by question, which uses the facts that break earlier in one run than in "
-        "the other."
+        "value of a paired t test over questions or groups of them; then the log-rank test of the breaking "
+        "temperatures (or turns of pushback), stratified by question, which uses the facts that break earlier in one "
+        "run than in the other."
     )
     if has_unscored:
         note += (
