@@ -404,7 +404,7 @@ class _Lexicon:
 
     @cached_property
     def wordless_ids(self) -> list[int]:
-        """Tokens without words, or with articles alone: behind all others, the answer "A" is an article, too."""
+        """Tokens without words, or with articles alone. After any other token, the answer "A" is read as an article."""
         return self._those(lambda key: ARTICLES.issuperset(_ALPHANUMERIC.findall(key)))
 
     @cached_property

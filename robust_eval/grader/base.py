@@ -31,7 +31,7 @@ from robust_eval.store.stored_model import StoredModel
 NO_VERDICT = "no verdict"
 """Reason of an error in a reply with an answer: the judge gave no verdict."""
 _OPPOSITE = {"yes": "no", "no": "yes", "true": "false", "false": "true"}
-_SAID_FIRST = re.compile(r"\W*(yes|no|true|false)\s*(?:[,.;:!]|[–—]|\s-\s)", re.I)
+_LEADING_YES_NO = re.compile(r"\W*(yes|no|true|false)\s*(?:[,.;:!]|[–—]|\s-\s)", re.I)
 _ONE_LETTER = re.compile(rb"[\W_]*[A-Za-z][\W_]*")
 NO_JUDGE = "aggregator.model=judge needs a judge: set grader=judge"
 
@@ -364,7 +364,7 @@ class Grader(ABC):
         denied = self._contains(scopes.answer, tuple(each for each in accepted if is_denial(each)))
         certain, everything = (denied or self._contains(text, affirmed) for text in (scopes.certain, scopes.whole))
         searched = self._forms(scopes.answer if denied else scopes.graded)
-        first = _SAID_FIRST.match(scopes.graded if scopes.rule == WHOLE_REPLY else "")
+        first = _LEADING_YES_NO.match(scopes.graded if scopes.rule == WHOLE_REPLY else "")
         if first is not None and _OPPOSITE[first[1].lower()] in accepted and first[1].lower() not in accepted:
             searched, certain = [first[1].lower()], False  # "Yes, no doubt" is not the answer "no"
         return FreeReply(question, graded.answer, form, accepted, searched, False, certain is not everything)

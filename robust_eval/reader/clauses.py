@@ -140,7 +140,7 @@ def without_denials(text: str) -> str:
 
 
 def last_correction(text: str, start: int = 0) -> int:
-    """Return the place behind the last words of a text, from a start on, that take back what stands before; else 0."""
+    """Return the end of the last correction ("no, wait", "I meant") in a text from ``start`` on; 0 without one."""
     return max((match.end() for match in _CORRECTION.finditer(text, start)), default=0)
 
 

@@ -116,8 +116,9 @@ _PREDICATE = re.compile(
     rf"{P.be}|(?i:can|could|do|does|did|would|will|has|ne|kann|scheidet|wird|no\s+(?:es|son|puede|sería))(?![^\W_])|不(?:正确|对|是|符|成立|能|可|选|合)|错|n['’]"
     r"|(?i:can|could|do|does|did|would|is|was|has|wo)n['’]t\b|(?i:cannot)\b"
 )
-"""The beginning of a clause about a letter, and of no choice: "B) is wrong", but "B) It is not heated"."""
+"""Beginning of a clause about a letter, not of the text of a choice: "B) is wrong", but "B) It is not heated"."""
 _OPTION = "zzz"
+"""Word in place of the text of a choice."""
 _CLAUSES = re.compile(r"[^,.;:!?\n，。；：！？—–]+(?:(?<=[(\[][\ue100-\ue119])[)\]][^,.;:!?\n，。；]*)?")
 _CLAUSE_END = re.compile(r"[.,;:!?\n，。；—–]")
 
@@ -218,7 +219,8 @@ def _without_denying_options(text: str, choices: Sequence[str]) -> str:
     """Return a reply with a word in place of each choice that denies and stands behind its letter ("B) Not enough"),
     and without a choice behind its letter that is called wrong: "B. Lyon is wrong" is "B is wrong".
 
-    Where the texts of the choices are unknown, it is all that stands behind a letter, but a predicate of it.
+    If the texts of the choices are unknown, the rest of the line after a letter counts as its choice, unless it is a
+    predicate of the letter ("B) is wrong").
     """
     parts, done = [], 0
     for label in _LABEL.finditer(text):

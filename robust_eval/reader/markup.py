@@ -34,7 +34,7 @@ _FORMULA = re.compile(
     r"(?<![\\$])(?:(?<!\d)(?<!\d )|(?=\$[\^\\_a-zA-Z]))\$(?P<blank>[ \t]*)"
     r"(?=[^\s$])((?:[^$\\\n]|\\.)+)(?<!\s)(?P=blank)\$(?![\d$])"
 )
-"""A formula between two signs that are no dollars: "$x$", but not "$5 or $10"."""
+"""Formula between dollar signs that delimit mathematics: "$x$", but not "$5 or $10"."""
 _TAG = re.compile(r"</?(?:[biup]|(?i:em|strong|br|span|div|code|pre|center|h\d|li|ul|ol))\b[^<>]*>")
 _LINK = re.compile(r"!?\[([^\]\n]{0,500})\]\([^)\s]*\)")  # bounded: a reply may be a row of brackets
 _HEADING = re.compile(r"^[ \t]*(?:#{1,6}[ \t]+|>[ \t]?)", re.M)
@@ -42,7 +42,7 @@ _EMPHASIS = re.compile(
     r"(?<!\w)\*{1,3}(?=\S)(.+?)(?<=\S)\*{1,3}(?!\w)|(?<!\w)_{1,3}(?=\S)(.+?)(?<=\S)_{1,3}(?!\w)|`([^`\n]+)`"
 )
 _STRUCK = re.compile(r"(?<![\w~])~~(?=[^\s~])[^~\n]*(?<=\S)~~(?![\w~])")
-"""Words that are struck out: no part of the reply."""
+"""Struck-out words, which do not belong to the reply."""
 _STRAY_EMPHASIS = re.compile(r"\*\*|(?<!\w)__(?!\w)")
 _WHITE_ON_BLACK = {first + n: letter for first in (0x1F150, 0x1F170) for n, letter in enumerate(ascii_uppercase)}
 """Circled and boxed letters that Unicode's compatible forms leave as they are: 🅐, 🅰."""
