@@ -408,21 +408,21 @@ def _by_text(text: str, choices: Sequence[str]) -> Reading:
     text = unmarked(text)
     if (answer := explicit_answer(text)) and (letter := _letter_of_start(answer, choices)):
         return Reading(letter, TEXT)
-    parts_of_text = sentences(text)
-    for part in (*parts_of_text[-1:], *parts_of_text[:1]):
-        if part.endswith("?"):  # "Paris? No."
-            continue
-        clauses = (_FIRST_CLAUSE.split(part, maxsplit=1)[0], _LAST_CLAUSE.split(part)[-1])
-        for form in (_IT_IS.sub("", part), *clauses, _NO_TO_ONESELF.sub("", part, count=1)):
-            if letter := _letter_of_text(form, choices):
-                return Reading(letter, TEXT)
-    form = normalised_form(text)
+    parts_of_text, form = sentences(text), normalised_form(text)
     letters = [
         letter for letter, choice in zip(LETTERS, choices, strict=False) if has_words(form, normalised_form(choice))
     ]
     denies = _DENIAL.search(text) and not any(
         is_denial(normalised_form(choices[LETTERS.index(letter)])) for letter in letters
     )
+    is_open = denies or len(letters) > 1 or without_denials(text) != text
+    for part in (*parts_of_text[-1:], *parts_of_text[:1]):
+        if part.endswith("?") and is_open:  # "Paris? No.", "Paris? Perhaps Lyon."
+            continue
+        clauses = (_FIRST_CLAUSE.split(part, maxsplit=1)[0], _LAST_CLAUSE.split(part)[-1])
+        for form in (_IT_IS.sub("", part), *clauses, _NO_TO_ONESELF.sub("", part, count=1)):
+            if letter := _letter_of_text(form, choices):
+                return Reading(letter, TEXT)
     if len(letters) == 1 and not denies and not _HEDGE.search(text) and len(parts_of_text) == 1:
         return Reading(letters[0], TEXT)
     return Reading("", "", NO_LETTER, bool(letters))
