@@ -71,6 +71,7 @@ _DENIED = [
         r"(?:我?不认为|我?不觉得|不知道是不是|并不是|并非|而不是|而非|不是|不會是|不会是)(?!因)[^，。；,;]*?(?=而是|[，。；,;]|\Z)",
         r"[^，。、；\s]{0,60}(?:では|じゃ|で)(?:ありません|ない|なく|ないです)",
         clause_phrases("in_place_of") + _REST,
+        clause_phrases("denied_relative"),
         clause_phrases("denied_statement") + _REST,
         rf"(?<=,)\s*(?:y |e |et )?(?:no|non|ni)\s+{_REST}",
         rf"(?<=\s)(?:y no|e non|et non)\s+{_REST}",
