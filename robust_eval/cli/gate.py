@@ -18,7 +18,7 @@ from robust_eval.cli.run import write_error
 from robust_eval.config.groups import option_folders
 from robust_eval.config.overrides import as_meant, composed_in
 from robust_eval.config.schema import register
-from robust_eval.error import OutageError, UserError, first_line, writing
+from robust_eval.error import OtherRunError, OutageError, UserError, first_line, writing
 from robust_eval.experiment.run import run as run_experiment
 from robust_eval.experiment.schedule import GateScheduler
 from robust_eval.gate.baselines import baseline_named, baselines, folder_of, set_baseline
@@ -220,7 +220,7 @@ def _measured(call: Called, baseline: MeasuredRun, mlruns: Path, folder: Path) -
         write_error(problem, folder)
         log.warning("%s", problem)
     except Exception as problem:
-        if (folder / CONFIG).is_file():  # it has begun
+        if (folder / CONFIG).is_file() and not isinstance(problem, OtherRunError):  # it has begun
             write_error(problem, folder)
         raise
     return read_measured(folder, "the candidate"), taken[-1]

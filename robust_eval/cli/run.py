@@ -37,7 +37,7 @@ from robust_eval.runtime.process import command, print_error, timestamp
 from robust_eval.runtime.registry import COMBINABLE_GROUPS
 from robust_eval.runtime.text import printable, printable_lines
 from robust_eval.tracking.base import Run
-from robust_eval.tracking.run_folder import COMPARISON, CONFIG, ERROR, finished_jobs
+from robust_eval.tracking.run_folder import COMPARISON, CONFIG, ERROR, REFUSED, finished_jobs
 
 log = logging.getLogger(__name__)
 
@@ -87,9 +87,9 @@ def main() -> None:
         if not repeats:
             known.overrides = with_own_options(with_log(known.overrides), known.config_dir and Path(known.config_dir))
         sys.argv[1:] = [*options, *known.overrides]  # Hydra reads consecutive overrides
-        others = {"-m": known.multirun, "dry_run=true": dry, "cancel_batches=true": cancelling}
-        if repeats and any(others.values()):
-            other = next(name for name, is_set in others.items() if is_set)
+        conflicts = {"-m": known.multirun, "dry_run=true": dry, "cancel_batches=true": cancelling}
+        if repeats and any(conflicts.values()):
+            other = next(name for name, is_set in conflicts.items() if is_set)
             raise UserError(f"{repeats[-1]} repeats one run with new requests, so {other} cannot be added: remove one")
         if dry or cancelling:
             from robust_eval.cli.dry_run import cancel_batches, dry_run  # it takes a second
@@ -236,8 +236,10 @@ def run(composed: DictConfig, folder: str, swept: str | None = None, repeated: P
             if repeated is not None:
                 log.info("compared with %s: %s", repeated, same)
         except Exception as problem:
-            is_own = (Path(folder) / CONFIG).is_file() and not isinstance(problem, OtherRunError)
-            if swept is not None or is_own:  # the run has started
+            is_of_other_run = isinstance(problem, OtherRunError)
+            if swept is not None:
+                write_error(problem, Path(folder), REFUSED if is_of_other_run else ERROR)
+            elif (Path(folder) / CONFIG).is_file() and not is_of_other_run:  # the run has started
                 write_error(problem, Path(folder))
             if swept is None:
                 raise
@@ -252,17 +254,21 @@ def run_sweep(launch: Callable[[], None], config: Config, swept: Sequence[str], 
     """
     name = f"sweep over {', '.join(swept)}" if swept else "sweep"
     is_new, before, errors = not folder.exists(), _times(folder, CONFIG), _times(folder, ERROR)
+    _remove_refusals(folder)
     with config.tracking.sweep(name, Path(config.paths.mlruns), folder) as record:
         try:
             launch()
-            finished = [job for job in finished_jobs(folder) if not (job / ERROR).is_file()]
+            unsuccessful = {file.parent for file in _failures(folder)}
+            finished = [job for job in finished_jobs(folder) if job not in unsuccessful]
             if finished:
                 _compare(finished, folder / COMPARISON, record)
-            failed = max(jobs - len(finished), len(_times(folder, ERROR).items() - errors.items()))
+            new_errors = {file.parent for file, _ in _times(folder, ERROR).items() - errors.items()}
+            failed = max(jobs - len(finished), len(new_errors | {file.parent for file in folder.glob(f"*/{REFUSED}")}))
             if failed:
                 where = f", in {folder}" if _times(folder, CONFIG) != before else " before the first request"
                 raise UserError(f"{failed} of {jobs} jobs failed{where}: {_reasons(folder)}")
         finally:
+            _remove_refusals(folder)
             if _times(folder, CONFIG) == before:
                 record.discard()
                 if is_new:
@@ -274,10 +280,21 @@ def _times(folder: Path, name: str) -> dict[Path, int]:
     return {file: file.stat().st_mtime_ns for file in folder.glob(f"*/{name}")}
 
 
+def _failures(folder: Path) -> list[Path]:
+    """Return the file with the reason of each failed job of a sweep; a refusal of its folder replaces an error."""
+    return [*{file.parent: file for name in (ERROR, REFUSED) for file in sorted(folder.glob(f"*/{name}"))}.values()]
+
+
+def _remove_refusals(folder: Path) -> None:
+    """Remove the reasons of a sweep's refused jobs from the folders of the other runs."""
+    for file in folder.glob(f"*/{REFUSED}"):
+        file.unlink(missing_ok=True)
+
+
 def _reasons(folder: Path) -> str:
     """Format the reasons of a sweep's failed jobs, each after the numbers of these jobs."""
     failed: dict[str, list[str]] = {}
-    for file in sorted(folder.glob(f"*/{ERROR}")):
+    for file in sorted(_failures(folder)):
         failed.setdefault(file.read_text(encoding="utf-8").splitlines()[0], []).append(file.parent.name)
     return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in failed.items()) or "no reason was recorded"
 
@@ -299,11 +316,11 @@ def _compare(jobs: Sequence[Path], folder: Path, record: Run) -> None:
     print_comparison(compared, folder)
 
 
-def write_error(problem: Exception, folder: Path) -> None:
-    """Write the reason and the traceback of a failed job into its folder; a full disk is only logged."""
+def write_error(problem: Exception, folder: Path, name: str = ERROR) -> None:
+    """Write the reason and the traceback of a failed job into a file in its folder; a full disk is only logged."""
     lines = "".join(traceback.format_exception(problem))
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / ERROR).write_text(f"{printable(first_line(problem))}\n\n{printable_lines(lines)}", encoding="utf-8")
+        (folder / name).write_text(f"{printable(first_line(problem))}\n\n{printable_lines(lines)}", encoding="utf-8")
     except OSError as unwritten:
-        log.warning("%s cannot be written: %s", folder / ERROR, unwritten.strerror)
+        log.warning("%s cannot be written: %s", folder / name, unwritten.strerror)

@@ -19,8 +19,8 @@ from unseen import HOSTILE, unseen
 
 from robust_eval.cli import run as cli_run
 from robust_eval.cli.compare import main as report
-from robust_eval.cli.run import run_sweep, write_error
-from robust_eval.error import UserError
+from robust_eval.cli.run import run, run_sweep, write_error
+from robust_eval.error import OtherRunError, UserError
 from robust_eval.runtime.text import printable_lines
 from robust_eval.tracking.base import Tracking
 from robust_eval.tracking.run_folder import SUMMARY
@@ -371,3 +371,18 @@ def test_a_job_that_fails_in_the_folder_of_an_earlier_one_is_no_success(
     monkeypatch.setattr(cli_run, "_compare", lambda *_: None)
     with pytest.raises(UserError, match=reason):
         run_sweep(lambda: write_error(UserError("other settings"), tmp_path / "0"), config, [], 1, tmp_path)
+
+
+def test_a_job_that_another_run_keeps_out_fails_and_leaves_no_trace_in_the_folder_of_that_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def refuse(composed: Any) -> None:
+        raise OtherRunError("other settings")
+
+    (tmp_path / "0").mkdir()
+    (tmp_path / "0" / SUMMARY).write_text("{}")
+    config: Any = SimpleNamespace(tracking=Tracking(), paths=SimpleNamespace(mlruns=tmp_path))
+    monkeypatch.setattr(cli_run, "to_config", refuse)
+    with pytest.raises(UserError, match="1 of 1 jobs failed before the first request: 0: other settings"):
+        run_sweep(lambda: run(config, str(tmp_path / "0"), "seed=1"), config, [], 1, tmp_path)
+    assert [file.name for file in (tmp_path / "0").iterdir()] == [SUMMARY]
