@@ -2,7 +2,6 @@
 
 import json
 import logging
-import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple, Protocol
@@ -16,6 +15,7 @@ from robust_eval.error import UserError, first_line
 from robust_eval.model.base import Item, Request, Temperatures
 from robust_eval.model.model_config import ModelConfig
 from robust_eval.model.reply_tables import ReplyTables, from_bytes, merged_by_request, to_bytes
+from robust_eval.model.served.probe import Capabilities
 from robust_eval.runtime.process import Stopwatch
 from robust_eval.runtime.text import abbreviated_list
 from robust_eval.store.base import Entries
@@ -127,16 +127,9 @@ class StoredModel:
         """
         if (supported := self.config.temperatures(highest)) is not None:
             return supported
-        stored = self.description()
-        known, own = stored.get("capability.highest_temperature"), stored.get("capability.own_temperature", False)
-        if known is not None and (own or highest <= known or highest == stored.get("capability.probed_for")):
-            return Temperatures(
-                highest=min(known, self.config.highest_temperature or math.inf),
-                greedy=stored["capability.greedy"],
-                default_only=own,
-                takes_effort=stored.get("capability.takes_effort", False),
-                has_logprobs=stored["capability.top_logprobs"] > 1 or stored.get("capability.whole_vocabulary", False),
-            )
+        can = Capabilities.of_description(self.description())
+        if can is not None and can.covers(highest):
+            return can.temperatures(self.config.highest_temperature)
         return Temperatures() if self._cached_only else self._model().temperatures(highest)
 
     def check(self, requests: Sequence[Request]) -> None:

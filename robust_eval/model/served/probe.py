@@ -47,6 +47,9 @@ CACHE = "capabilities"
 SHORT = Prompt("You are a helpful assistant.", (), "Name any animal.")
 """Prompt of the probe's shortest requests."""
 
+_IN_DESCRIPTION = "capability."
+"""Prefix of the names of capabilities in the description of a model."""
+
 
 @dataclass(frozen=True)
 class Capabilities:
@@ -131,6 +134,19 @@ class Capabilities:
             return cls(**json.loads(text))
         except (ValueError, TypeError):
             return None
+
+    @classmethod
+    def of_description(cls, description: Mapping[str, Any]) -> "Capabilities | None":
+        """Return the probed capabilities in the description of a served model; None if it lacks any."""
+        fields = {name: value for name, value in description.items() if name.startswith(_IN_DESCRIPTION)}
+        try:
+            return cls(**{name.removeprefix(_IN_DESCRIPTION): value for name, value in fields.items()})
+        except TypeError:
+            return None
+
+    def described(self) -> dict[str, Any]:
+        """Return the probed capabilities as a part of the description of a served model."""
+        return {f"{_IN_DESCRIPTION}{name}": value for name, value in asdict(self).items()}
 
 
 def daily_cache_key(identity: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence, Set
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -307,11 +307,10 @@ class ServedModel(LanguageModel):
 
     def description(self) -> dict[str, Any]:
         """Return the name, server and capabilities of the model, and the counts of the rate limiter."""
-        can = {} if self._capabilities is None else asdict(self._capabilities)
         return {
             "name": self.settings.name,
             "server": self.settings.server,
-            **{f"capability.{name}": value for name, value in can.items()},
+            **({} if self._capabilities is None else self._capabilities.described()),
             **self.limiter.description(),
             "repeated_requests": self._attempts.repeated,
             **({"unknown_finish_reasons": ", ".join(ends)} if (ends := self._intake.unknown_ends) else {}),
