@@ -7,6 +7,9 @@ from typing import Any, NamedTuple
 _SPECIAL = re.compile(rb"<\|[^|<>]*\|>|</?s>|<(?:bos|eos|pad|start_of_turn|end_of_turn)>")
 """Texts of special tokens, which some servers write (vLLM)."""
 
+_BYTE_TOKEN = re.compile(rb"<0x([0-9A-Fa-f]{2})>")
+"""Name of a byte in a vocabulary with byte fallback, which some servers write in place of the byte."""
+
 _NOT_ALPHANUMERIC = re.compile("[^a-zA-Z0-9]+")
 
 PART = "\ufffd".encode()
@@ -74,7 +77,8 @@ def read_tokens(logprobs: Mapping[str, Any] | None) -> list[Token] | None:
 
 
 def drawn_tokens(tokens: Sequence[Token], text: str, greedy: bool = False) -> Sequence[Token] | None:
-    """Return the tokens of a reply; None if those with log-probabilities are others, by ASCII letters and digits.
+    """Return the tokens that were drawn for a reply; None if the tokens with log-probabilities do not spell its text
+    (only ASCII letters and digits are compared).
 
     The server of MLX names another top-k token in place of each drawn one. In a ``greedy`` reply that is the likeliest.
     """
@@ -134,7 +138,9 @@ def _text(entry: Mapping[str, Any]) -> bytes:
     """Return the bytes of a token's text, which may be a part of a character."""
     values = entry.get("bytes")
     if values is None:
-        return storable(entry["token"]).encode()
+        text = storable(entry["token"]).encode()
+        byte = _BYTE_TOKEN.fullmatch(text)
+        return bytes.fromhex(byte[1].decode()) if byte else text
     if not isinstance(values, list):  # bytes(number) would make as many
         raise TypeError(values)
     return bytes(values)

@@ -232,12 +232,13 @@ PLAIN_TOKENS = [
         (CHAT_LOGPROBS, [*CHAT_TOKENS, Token(b"", 0.0, [])]),
         (PLAIN_LOGPROBS, PLAIN_TOKENS),
         ({"tokens": ["a"], "token_logprobs": [-1], "top_logprobs": None}, [Token(b"a", -1.0, [])]),
+        ({"tokens": ["<0x0A>"], "token_logprobs": [-1], "top_logprobs": None}, [Token(b"\n", -1.0, [])]),
         ({"content": []}, []),
         ({"content": None, "refusal": [{"token": "No"}]}, None),
         ({}, None),
         (None, None),
     ],
-    ids=["of chat", "older", "older without top", "none", "of a refusal", "empty", "null"],
+    ids=["of chat", "older", "older without top", "byte", "none", "of a refusal", "empty", "null"],
 )
 def test_reads_log_probabilities_in_either_format_from_either_kind_of_completion(
     server: ScriptedServer, chat: bool, logprobs: Any, tokens: list[Token] | None
