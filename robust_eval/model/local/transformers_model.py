@@ -230,7 +230,7 @@ class TransformersModel(LanguageModel):
             )
         prompt, answer = max(((len(ids), request.max_new_tokens) for ids, request in encoded), key=sum)
         limit, length = self._positions, prompt + answer - 1  # the last token is not evaluated
-        if limit is None or length <= max(limit, self._checked_length):
+        if limit is None or length <= limit:
             return
         problem = (
             f"model {self.config.name}: a prompt of {prompt} tokens with an answer of {answer} exceeds the {limit} "
@@ -238,7 +238,8 @@ class TransformersModel(LanguageModel):
         )
         if self._has_position_table:
             raise UserError(f"{problem}: leave out long questions, use fewer exemplars, or reduce max_new_tokens")
-        log.warning("%s: such answers are unreliable", problem)
+        if length > self._checked_length:
+            log.warning("%s: such answers are unreliable", problem)
 
     @cached_property
     def _positions(self) -> int | None:

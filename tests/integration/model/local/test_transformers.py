@@ -682,6 +682,10 @@ def test_prompts_beyond_the_context_are_refused_with_a_table_of_positions_and_wa
         tokens("gpt2", "x" * 60, 6)
     assert str(refused.value) == f"{problem}leave out long questions, use fewer exemplars, or reduce max_new_tokens"
     assert len(tokens("llama", "x" * 60, 6)) == 6
+    model, asked = load(tmp_path, prompt_style="plain"), Request("q", 0, Prompt("", (), "x" * 60), (2.0,), 1, 1, seed=3)
+    list(answered(model, [asked, replace(asked, question_id="p", prompt=Prompt("", (), "yyyyyy"), max_new_tokens=40)]))
+    with pytest.raises(UserError, match=r"^model tiny: a prompt of 80 tokens with an answer of 1 exceeds the 64 "):
+        list(answered(model, [replace(asked, prompt=Prompt("", (), "x" * 80))]))
     assert f"{problem}such answers are unreliable" in caplog.messages
 
 
