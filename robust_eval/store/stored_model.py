@@ -162,9 +162,9 @@ class StoredModel:
                 self._describe()
                 if lacking := [request for request in missing if request.item not in complete]:
                     raise UserError(
-                        f"model {self.config.name} left answers to {len(lacking):,} of {len(missing):,} prompts out, "
-                        f"first to question {lacking[0].question_id!r}: complete() must return a Completion for each "
-                        "temperature and trial in request.pending"
+                        f"model {self.config.name} returned no complete answers to {len(lacking):,} of "
+                        f"{len(missing):,} prompts (the first: question {lacking[0].question_id!r}): complete() must "
+                        "return a Completion for each temperature and trial in request.pending"
                     )
         items = [request.item for request in requests]
         return self._recorded(

@@ -174,7 +174,7 @@ class LevelDraws:
 
 
 def refuse_undefined(totals: Floats) -> None:
-    """Raise FloatingPointError if a sum over logits is infinite or not a number, as they then are."""
+    """Raise FloatingPointError if a sum over logits is infinite or NaN, which shows that some logits are."""
     if not np.isfinite(totals).all():
         raise FloatingPointError("its logits are infinite or not numbers")
 
@@ -190,7 +190,7 @@ def _pick(weights: Tensor, uniform: Tensor) -> Tensor:
     """Draw indices (a,) with probability ∝ weights (a, m) ≥ 0 by the inverse cumulative distribution.
 
     A float64 ``uniform`` (a,) below 1 times the sum is below the sum, however it is rounded, so that no weight of 0 is
-    drawn. Of undefined weights it is the last (:func:`refuse_undefined`).
+    drawn. If the weights are undefined, the index is arbitrary but valid; :func:`refuse_undefined` then ends the run.
     """
     cumulative = weights.cumsum(dim=-1)
     index = torch.searchsorted(cumulative, uniform[:, None] * cumulative[:, -1:], right=True).squeeze(1)

@@ -108,7 +108,7 @@ class Transformers(TransformersSettings, ModelConfig):
             model = model.to(device).eval()
         except Exception as problem:  # the library, and the model's own code, raise many kinds
             raise UserError(f"model {self.name}: {self.path} cannot be loaded: {first_line(problem)}") from problem
-        if missing := sorted(info["missing_keys"]):  # the library draws them at random
+        if missing := sorted(info["missing_keys"]):  # the library draws weights at random, and leaves buffers undefined
             names = f"{', '.join(missing[:3])}{', …' if len(missing) > 3 else ''}"
             raise UserError(
                 f"model {self.name}: {self.path} cannot be loaded: it lacks weights of a causal language "
@@ -116,8 +116,8 @@ class Transformers(TransformersSettings, ModelConfig):
             )
         if not is_causal(model):
             raise UserError(
-                f"model {self.name}: {self.path} cannot be loaded: it is no causal language model ("
-                f"{type(model).__name__}): its logits depend on later tokens, as an encoder's do"
+                f"model {self.name}: {self.path} cannot be loaded: it is not a causal language model ("
+                f"{type(model).__name__}): its logits depend on later tokens, as those of an encoder do"
             )
         if device.startswith("cuda"):
             # cuDNN's attention plans every new shape of a batch of prompts, which took 1 s for 16 questions

@@ -96,8 +96,8 @@ class TransformersModel(LanguageModel):
             )
         if self._thinks and any(request.stop_on_match for request in requests):
             raise UserError(
-                f"sampler.stop_on_match=true ends no answers of model {self.config.name}, which reasons before it "
-                "answers (model.thinking_budget): remove it"
+                f"sampler.stop_on_match=true has no effect on model {self.config.name}, which reasons before it "
+                "answers: remove it, or set model.thinking_budget=0"
             )
 
     @property
@@ -225,8 +225,8 @@ class TransformersModel(LanguageModel):
         if (largest := max(max(ids) for ids, _ in encoded)) >= size:
             token = self.tokenizer.convert_ids_to_tokens(largest)
             raise UserError(
-                f"model {self.config.name}: the token {token!r} of a prompt has the number {largest}, but the model "
-                f"has only {size} tokens: use the tokenizer with which it was trained"
+                f"model {self.config.name}: the token {token!r} of a prompt has id {largest}, but the model's "
+                f"vocabulary has only {size} tokens: use the tokenizer that the model was trained with"
             )
         prompt, answer = max(((len(ids), request.max_new_tokens) for ids, request in encoded), key=sum)
         limit, length = self._positions, prompt + answer - 1  # the last token is not evaluated
@@ -326,9 +326,10 @@ class TransformersModel(LanguageModel):
         if length > self._checked_length:
             limit = self._positions
             is_limited = limit is not None and (length - 1 <= limit or self._has_position_table)
-            most = limit - 2 if limit is not None and is_limited else None  # the comparison appends two tokens
+            max_tokens = limit - 2 if limit is not None and is_limited else None  # the comparison appends two tokens
             sequences = [
-                [*prompt, *islice(cycle(prompt), batch_context.new_tokens)][:most] for prompt in batch_context.longest
+                [*prompt, *islice(cycle(prompt), batch_context.new_tokens)][:max_tokens]
+                for prompt in batch_context.longest
             ]
             shared = batch_context.shared[: min(map(len, sequences)) - 2]
             self._packs = agrees_with_plain_passes(self.model, shared, sequences)

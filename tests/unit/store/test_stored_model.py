@@ -427,7 +427,10 @@ class Faulty(Scripted):
         ("load", "Faulty.load() must return a LanguageModel, not None"),
         ("reply", "complete() must yield lists of Reply, not of str"),
         ("text", "completions of a Reply must be Completion objects with a text, not Completion(temperature=0.5, "),
-        ("few", "model scripted left answers to 1 of 1 prompts out, first to question 'a': complete() must return a "),
+        (
+            "few",
+            "model scripted returned no complete answers to 1 of 1 prompts (the first: question 'a'): complete() must ",
+        ),
     ],
 )
 def test_a_mistake_of_a_model_is_one_sentence(fault: str, sentence: str):

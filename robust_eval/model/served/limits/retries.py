@@ -71,7 +71,7 @@ class Attempts:
         """Send a request of ``about`` (estimated) prompt tokens once it has a permit; raises UnansweredError, or
         EndedError if the run ends before.
         """
-        maximum, asked = int(about * self.token_ratio) + 1, time.monotonic()
+        maximum, requested_at = int(about * self.token_ratio) + 1, time.monotonic()
         async with AsyncExitStack() as stack:
             try:
                 with self._interruptible():
@@ -80,7 +80,7 @@ class Attempts:
                 self.end_over_budget(str(spent))
             except EndedError as reason:
                 self.end_here(OutageError(str(reason)))
-            _queued.set(_queued.get() + time.monotonic() - asked)
+            _queued.set(_queued.get() + time.monotonic() - requested_at)
             if self.ended:
                 raise EndedError(str(self.ended))
             try:

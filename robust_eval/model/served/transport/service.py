@@ -181,9 +181,9 @@ class Service:
         except (ValueError, RecursionError):
             error = None
         problem = self._refused_body(reply.status_code, error, reply.headers, reply.text or str(reply))
-        named = isinstance(error, Mapping) and ("error" in error or "message" in error)
-        if reply.status_code == HTTPStatus.NOT_FOUND and not named and reply.url.path.endswith(self.path):
-            problem.reason += f"; correct model.base_url, which ends before {self.path}, often in /v1"
+        has_error_object = isinstance(error, Mapping) and ("error" in error or "message" in error)
+        if reply.status_code == HTTPStatus.NOT_FOUND and not has_error_object and reply.url.path.endswith(self.path):
+            problem.reason += f"; correct model.base_url: it must not include {self.path}, and usually ends in /v1"
         return problem
 
     def body(self, prompt: Prompt, system_role: bool, settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -129,7 +129,8 @@ def test_an_encoder_that_loads_as_a_language_model_is_refused(tmp_path: Path):
     BertLMHeadModel(BertConfig(vocab_size=VOCABULARY, initializer_range=0.5, **sizes)).save_pretrained(tmp_path)
     byte_tokenizer().save_pretrained(tmp_path)
     reason = (
-        r"it is no causal language model \(BertLMHeadModel\): its logits depend on later tokens, as an encoder's do"
+        r"it is not a causal language model \(BertLMHeadModel\): its logits depend on later tokens, as those of an "
+        "encoder do"
     )
     with pytest.raises(UserError, match=f"^model tiny: .* cannot be loaded: {reason}$"):
         load(tmp_path, prompt_style="plain")
@@ -681,11 +682,11 @@ def test_prompts_beyond_the_context_are_refused_with_a_table_of_positions_and_wa
     with pytest.raises(UserError) as refused:
         tokens("gpt2", "x" * 60, 6)
     assert str(refused.value) == f"{problem}leave out long questions, use fewer exemplars, or reduce max_new_tokens"
-    assert len(tokens("llama", "x" * 60, 6)) == 6
     model, asked = load(tmp_path, prompt_style="plain"), Request("q", 0, Prompt("", (), "x" * 60), (2.0,), 1, 1, seed=3)
     list(answered(model, [asked, replace(asked, question_id="p", prompt=Prompt("", (), "yyyyyy"), max_new_tokens=40)]))
     with pytest.raises(UserError, match=r"^model tiny: a prompt of 80 tokens with an answer of 1 exceeds the 64 "):
         list(answered(model, [replace(asked, prompt=Prompt("", (), "x" * 80))]))
+    assert len(tokens("llama", "x" * 60, 6)) == 6
     assert f"{problem}such answers are unreliable" in caplog.messages
 
 
@@ -694,7 +695,7 @@ def test_a_token_that_the_model_lacks_is_named(folder: Path, tmp_path: Path):
     tokenizer = byte_tokenizer()
     tokenizer.add_tokens(["<role>"])
     tokenizer.save_pretrained(tmp_path)
-    with pytest.raises(UserError, match=r"^model tiny: the token '<role>' of a prompt has the number 259, but"):
+    with pytest.raises(UserError, match=r"^model tiny: the token '<role>' of a prompt has id 259, but"):
         list(answered(load(tmp_path, prompt_style="plain"), [request("<role>Two?")]))
 
 

@@ -482,8 +482,14 @@ def test_a_proxy_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch, ser
 @pytest.mark.parametrize(
     ("body", "fix"),
     [
-        ({"detail": "Not Found"}, "; correct model.base_url, which ends before /chat/completions, often in /v1"),
-        (b"404 page not found", "; correct model.base_url, which ends before /chat/completions, often in /v1"),
+        (
+            {"detail": "Not Found"},
+            "; correct model.base_url: it must not include /chat/completions, and usually ends in /v1",
+        ),
+        (
+            b"404 page not found",
+            "; correct model.base_url: it must not include /chat/completions, and usually ends in /v1",
+        ),
         ({"error": "model not found"}, ""),
         (error(message="The model m does not exist."), ""),
     ],
