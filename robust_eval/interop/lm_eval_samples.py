@@ -94,13 +94,13 @@ def _task(file: Path) -> _Task:
         return task
     model, configs = results.get("model_name"), results.get("configs")
     config = configs.get(task.name) if isinstance(configs, dict) else None
-    called = results.get("config")
+    model_settings = results.get("config")
     return replace(
         task,
         model=model if isinstance(model, str) and model else task.model,
         config=config if isinstance(config, dict) else None,
         chat=bool(results.get("chat_template")),
-        backend=str(called.get("model")) if isinstance(called, dict) else "",
+        backend=str(model_settings.get("model")) if isinstance(model_settings, dict) else "",
     )
 
 

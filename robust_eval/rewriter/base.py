@@ -32,7 +32,7 @@ FATES = {
     "drifted": "changed in meaning",
     "surplus": "more than requested",
 }
-"""What becomes of a rewrite, with its name in words."""
+"""Fates of a rewrite, with their names in words."""
 
 
 class Rewritten(NamedTuple):
