@@ -59,11 +59,6 @@ class ModelConfig(Protocol):
         """True if the configuration stands for recorded answers of a model, which cannot be queried."""
         return False
 
-    @property
-    def highest_temperature(self) -> float | None:
-        """Temperature at which the service of this configuration silently caps higher ones; None if it is not set."""
-        return None
-
     def identity(self) -> Mapping[str, Any]:
         """Return everything outside a request that determines the answers, without loading the model.
 
@@ -83,6 +78,12 @@ class ModelConfig(Protocol):
         ``highest`` is the highest one that the run needs.
         """
         return Temperatures()
+
+    def described_temperatures(self, description: Mapping[str, Any], highest: float) -> Temperatures | None:
+        """Return the temperatures that the configured model supports by its stored ``description``; None if that does
+        not cover ``highest``.
+        """
+        return None
 
     def tokenizer_file(self) -> Path | None:
         """Return the file of the model's tokenizer, in the format of the library tokenizers, if this machine has it."""

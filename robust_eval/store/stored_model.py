@@ -15,7 +15,6 @@ from robust_eval.error import UserError, first_line
 from robust_eval.model.base import Item, Request, Temperatures
 from robust_eval.model.model_config import ModelConfig
 from robust_eval.model.reply_tables import ReplyTables, from_bytes, merged_by_request, to_bytes
-from robust_eval.model.served.probe import Capabilities
 from robust_eval.runtime.process import Stopwatch
 from robust_eval.runtime.text import abbreviated_list
 from robust_eval.store.base import Entries
@@ -127,9 +126,8 @@ class StoredModel:
         """
         if (supported := self.config.temperatures(highest)) is not None:
             return supported
-        can = Capabilities.of_description(self.description())
-        if can is not None and can.covers(highest):
-            return can.temperatures(self.config.highest_temperature)
+        if (supported := self.config.described_temperatures(self.description(), highest)) is not None:
+            return supported
         return Temperatures() if self._cached_only else self._model().temperatures(highest)
 
     def check(self, requests: Sequence[Request]) -> None:

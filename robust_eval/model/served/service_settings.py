@@ -221,6 +221,13 @@ class ServiceSettings(ModelConfig):
             return None
         return capabilities.temperatures(self.highest_temperature)
 
+    def described_temperatures(self, description: Mapping[str, Any], highest: float) -> Temperatures | None:
+        """Return the temperatures of the service by the probe in a stored ``description``; see ModelConfig."""
+        from robust_eval.model.served.probe import Capabilities
+
+        can = Capabilities.of_description(description)
+        return can.temperatures(self.highest_temperature) if can is not None and can.covers(highest) else None
+
     def _probed_today(self) -> "Capabilities | None":
         """Return the cached capabilities of the service; None if it was not probed today."""
         from robust_eval.model.served.probe import CACHE, Capabilities, daily_cache_key
