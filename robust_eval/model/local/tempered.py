@@ -75,13 +75,14 @@ class LogitHistogram:
         self._bits = torch.empty(shape, dtype=torch.int32)
         self._bin = torch.empty(shape, dtype=torch.int64)
         self._moment = torch.empty(shape, dtype=torch.float64)
-        self._sums = torch.empty((3, rows, BINS), dtype=torch.float64)
+        self._sums = torch.empty((3, max(rows, ROWS_PER_BATCH[False]), BINS), dtype=torch.float64)
 
     def totals(self, x: Tensor) -> Tensor:
         """Count the logits x (m, V), less each row's largest, in bins; return (m, T) tempered Σ exp(x / t) in float64.
 
         The sums of the bins are exact, and so independent of the order: a float64 has enough bits for the sum of the
-        float32 numbers of one bin.
+        float32 numbers of one bin. The matrix product always has as many rows: on some processors that of one or two
+        rows differs in the last bit.
         """
         m = len(x)
         distance, bits, bins, moment = (part[:m] for part in (self._distance, self._bits, self._bin, self._moment))
