@@ -38,9 +38,9 @@ GROUPS = {
 
 
 def own_folder() -> Path | None:
-    """Return ``./conf`` if it holds the user's options of config groups: files in folders with the names of groups."""
+    """Return ``./conf`` if it holds the user's options: files in folders with the names of groups, or in ``gate``."""
     folder = Path("conf")
-    has_options = any(True for group in GROUPS for _ in (folder / group).glob("*.yaml"))
+    has_options = any(True for group in (*GROUPS, "gate") for _ in (folder / group).glob("*.yaml"))
     return folder if has_options and folder.resolve() != CONF else None
 
 

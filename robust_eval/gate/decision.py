@@ -52,8 +52,8 @@ class GateSettings:
 
 
 def gate_settings(overrides: Sequence[str], folders: Sequence[Path]) -> GateSettings:
-    """Return the gate's settings from ``gate=NAME`` and ``gate.SETTING=VALUE``; of the ``folders`` with files the last
-    has priority.
+    """Return the gate's settings from ``gate=NAME`` and ``gate.SETTING=VALUE``; of the ``folders`` with files the
+    first has priority.
 
     Raises UserError for an unknown setting or file, and for an invalid value.
     """
@@ -69,7 +69,7 @@ def gate_settings(overrides: Sequence[str], folders: Sequence[Path]) -> GateSett
                 raise UserError(
                     f"there is no setting {key}; a gate has gate.metrics={{NAME: MARGIN}}, gate.level and gate.no_reply"
                 )
-        files = [file for folder in reversed(folders) if (file := folder / "gate" / f"{name}.yaml").is_file()]
+        files = [file for folder in folders if (file := folder / "gate" / f"{name}.yaml").is_file()]
         if not files:
             names = sorted({file.stem for folder in folders for file in (folder / "gate").glob("*.yaml")})
             raise UserError(f"there is no gate={name}; options are {', '.join(names)}")

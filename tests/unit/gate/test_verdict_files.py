@@ -11,7 +11,7 @@ from json_lines import cases
 from junitparser import JUnitXml
 from markdown_it import MarkdownIt
 
-from robust_eval.config.groups import CONF, PROJECT
+from robust_eval.config.groups import CONF, PROJECT, option_folders
 from robust_eval.error import UserError
 from robust_eval.gate.baselines import baseline_named, baselines, folder_of, set_baseline
 from robust_eval.gate.decision import Decision, GateSettings, MetricVerdict, decide, differences, gate_settings
@@ -140,6 +140,17 @@ def test_settings_come_from_files_and_the_command_line(tmp_path: Path):
     assert gate_settings(["gate=strict"], [CONF, tmp_path]) == GateSettings({"frs.d1": 0.01}, 0.99)
     own = ["gate=strict", "gate.metrics={accuracy.greedy: 0.1}", "gate.no_reply=0.2"]
     assert gate_settings(own, [CONF, tmp_path]) == GateSettings({"accuracy.greedy": 0.1}, 0.99, 0.2)
+
+
+def test_own_settings_need_no_other_option_and_do_not_replace_the_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "conf" / "gate").mkdir(parents=True)
+    for name in ("strict", "default"):
+        (tmp_path / "conf" / "gate" / f"{name}.yaml").write_text("level: 0.99\n")
+    assert gate_settings(["gate=strict"], option_folders()).level == 0.99
+    assert gate_settings([], option_folders()) == GateSettings()
 
 
 @pytest.mark.parametrize(("override", "said"), cases(__file__, "a_setting_that_makes_no_sense_is_refused"))
