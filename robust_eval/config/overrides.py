@@ -185,9 +185,10 @@ def with_own_options(overrides: Sequence[str], folder: Path | None = None) -> li
 def as_meant(line: str) -> str:
     """Quote each text of an override that Hydra's grammar requires in quotes: ``dataset.separator=;``.
 
-    Commas separate the values of a sweep. Raises UserError for a text that is no override, and for an open list,
-    mapping or quoted text.
+    ``~/`` at the start of a value is the home folder, as in a shell. Commas separate the values of a sweep. Raises
+    UserError for a text that is no override, and for an open list, mapping or quoted text.
     """
+    line = re.sub("(?<=[=,])~/", lambda _: f"{Path.home()}/", line)
     key, equals, value = line.partition("=")
     if key and _is_valid(line):
         return line

@@ -77,7 +77,7 @@ def test_a_preset_keeps_its_settings_for_each_job_of_a_sweep_that_has_the_sample
 
 SIGNS = (
     *(";", "|", "quiz (1).csv", "quiz(1).csv", "quiz (a, b).csv", "a b.csv", "a=b.csv", "ü.csv", "O'Brien.csv", "}"),
-    *('5" disk.csv', "C:\\data\\quiz (1).csv", "C:\\;\\", "https://host/q.csv?a=1&b=2", 'mine\'s; "yours"', "~/q.csv"),
+    *('5" disk.csv', "C:\\data\\quiz (1).csv", "C:\\;\\", "https://host/q.csv?a=1&b=2", 'mine\'s; "yours"', "~q.csv"),
 )
 
 
@@ -91,6 +91,12 @@ def test_a_text_needs_no_quotes_whatever_signs_it_has(text: str, sign: str):
     assert (override.key_or_group, override.is_sweep_override()) == ("dataset.path", False)
     assert (override.is_add(), override.is_force_add()) == (sign == "+", sign == "++")
     assert as_meant(line) == line
+
+
+def test_a_tilde_is_the_home_folder(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HOME", "/of/me")
+    assert as_meant("model.path=~/a,~/b") == "model.path=/of/me/a,/of/me/b"
+    assert as_meant("~dataset.path") == "~dataset.path"
 
 
 def test_such_a_text_is_what_is_composed(tmp_path: Path):
