@@ -40,6 +40,9 @@ _HALF_A_BIN = 1 << (_SHIFT - 1)
 _FURTHEST_CENTRE = 2.0**FURTHEST - 2.0 ** (FURTHEST - FRACTION - 2)
 """The centre of the last bin, for all that is further away."""
 _ONE = torch.ones(1, dtype=torch.float64)
+PRODUCT_ROWS = 8
+"""Minimum number of rows of a matrix product. On some processors, products of one or two rows differ from those of more
+in the last bit."""
 
 
 class _Powers(NamedTuple):
@@ -75,14 +78,13 @@ class LogitHistogram:
         self._bits = torch.empty(shape, dtype=torch.int32)
         self._bin = torch.empty(shape, dtype=torch.int64)
         self._moment = torch.empty(shape, dtype=torch.float64)
-        self._sums = torch.empty((3, max(rows, ROWS_PER_BATCH[False]), BINS), dtype=torch.float64)
+        self._sums = torch.empty((3, max(rows, PRODUCT_ROWS), BINS), dtype=torch.float64)
 
     def totals(self, x: Tensor) -> Tensor:
         """Count the logits x (m, V), less each row's largest, in bins; return (m, T) tempered Σ exp(x / t) in float64.
 
         The sums of the bins are exact, and so independent of the order: a float64 has enough bits for the sum of the
-        float32 numbers of one bin. The matrix product always has as many rows: on some processors that of one or two
-        rows differs in the last bit.
+        float32 numbers of one bin.
         """
         m = len(x)
         distance, bits, bins, moment = (part[:m] for part in (self._distance, self._bits, self._bin, self._moment))
