@@ -102,8 +102,6 @@ class StoredModel:
         self._loaded: ModelRunner | None = None
         self._released: dict[str, Any] = {}
         """Description of the model when it was released; empty before."""
-        self._planned: dict[tuple[object, ...], _Lookup] = {}
-        """Results of the plan's lookups whose answers are all stored."""
         self._served_names = _ServedNames(self.config)
         self.served: dict[str, set[str]] = {column: set() for column in SERVED}
         self.prompts_asked = self.cache_hits = 0
@@ -111,12 +109,12 @@ class StoredModel:
     def cached_only(self) -> "StoredModel":
         """Return a cache-only view, which raises NotStoredError for an answer that is not stored."""
         model = StoredModel(self.config, self._engine, self._entries, self._watch, cached_only=True)
-        model._planned, model._served_names = self._planned, self._served_names
+        model._served_names = self._served_names
         return model
 
     def missing(self, requests: Sequence[Request]) -> list[Request]:
         """Return the missing requests to the model, each with the conditions of its stored answers."""
-        return self._find(requests, answers_keys(self.identity, requests)).missing
+        return self._look_up(requests, answers_keys(self.identity, requests)).missing
 
     def temperatures(self, highest: float) -> Temperatures:
         """Return the temperatures that the stored model supports; ``highest`` is the highest that the run needs.
@@ -142,7 +140,7 @@ class StoredModel:
         """
         keys = answers_keys(self.identity, requests)
         with nullcontext() if self._cached_only else self._entries.lock_keys(keys.values()):
-            complete, partial, curves, missing = self._find(requests, keys)
+            complete, partial, curves, missing = self._look_up(requests, keys)
             if missing and self._cached_only:
                 raise NotStoredError(stage, len(requests), missing)
             self._count(len(requests), len(missing), stage)
@@ -280,19 +278,6 @@ class StoredModel:
                 self._loaded = self._engine.load(self.config)
                 self._loaded.attach_store(self._entries)
         return self._loaded
-
-    def _find(self, requests: Sequence[Request], keys: Mapping[Item, bytes]) -> _Lookup:
-        """Look the requests up in the store, once for a plan and the run that follows."""
-        name = tuple(
-            (keys[each.item], each.item, repr(each.temperatures), each.trials, each.min_logprobs, each.form)
-            for each in requests
-        )
-        if name in self._planned:
-            return self._planned[name] if self._cached_only else self._planned.pop(name)
-        lookup = self._look_up(requests, keys)
-        if self._cached_only and not lookup.missing:
-            self._planned[name] = lookup
-        return lookup
 
     def _look_up(self, requests: Sequence[Request], keys: Mapping[Item, bytes]) -> _Lookup:
         """Read the stored answers. Errors of a service and impossible log-probabilities are requested again."""

@@ -191,18 +191,6 @@ def test_what_was_answered_is_not_asked_again_and_no_model_is_loaded(
     assert caplog.messages == ["greedy answers: 3 of 3 prompts have answers in the store"]
 
 
-def test_two_plans_of_one_prompt_are_told_apart_by_what_they_want(store: SqliteStore):
-    """Temperatures and trials are no part of a key: a sweep and a repetition of one prompt share it."""
-    swept = [request("a", temperatures=(0.5, 1.0), trials=2)]
-    ask(Scripted([0]), store, swept)
-    with stored(Scripted([0]), store) as model:
-        for other in ({"temperatures": (0.5,)}, {"trials": 1}):
-            fewer = [request("a", **{"temperatures": (0.5, 1.0), "trials": 2, **other})]
-            assert [model.cached_only().missing(each) for each in (swept, fewer)] == [[], []]
-            whole, part = (model.answers(each, "test").table for each in (swept, fewer))
-            assert (whole.num_rows, part.num_rows) == (4, 2)
-
-
 def test_a_plan_has_the_trials_that_are_stored_unless_torch_answers_all_anew(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ):
