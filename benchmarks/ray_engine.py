@@ -143,7 +143,7 @@ def answer(model: Transformers, way: str, facts: int, actors: int) -> None:
     engine = Local(threads=1) if kind == "local" else Ray(actors=actors)
     with engine.open():
         place = engine.load(engine.place(model))
-        if sum(len(block) for block in place.answers(asked, {r.item for r in asked}, "test")) != len(asked):
+        if sum(len(block) for block in place.complete(asked, {r.item for r in asked})) != len(asked):
             raise RuntimeError("not every question was answered")
 
 
@@ -184,15 +184,15 @@ class Watching(Ray):
     def load(self, config: ModelConfig) -> Actors:
         place = super().load(config)
         self.memory: list[int] = []
-        inner, process = place.answers, psutil.Process()
+        inner, process = place.complete, psutil.Process()
 
-        def answers(requests: Sequence[Request], missing: Set[Item], stage: str) -> Iterator[list[ReplyTables]]:
-            for block in inner(requests, missing, stage):
+        def answers(requests: Sequence[Request], missing: Set[Item]) -> Iterator[list[ReplyTables]]:
+            for block in inner(requests, missing):
                 used = process.memory_info()
                 self.memory += [used.rss - used.shared] * len(block)
                 yield block
 
-        place.answers = answers  # type: ignore[method-assign]
+        place.complete = answers  # type: ignore[method-assign, assignment]
         return place
 
 

@@ -26,10 +26,9 @@ import psutil
 from support.command import Command, write_figures
 from support.stub_server import stub_server
 
-from robust_eval.engine.local import Local, LocalRunner
-from robust_eval.model.base import LanguageModel, Request
+from robust_eval.engine.local import Local
+from robust_eval.model.base import LanguageModel, Reply, Request
 from robust_eval.model.model_config import ModelConfig
-from robust_eval.model.reply_tables import ReplyTables
 from robust_eval.model.served.openai import OpenAI
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime.process import Stopwatch
@@ -125,20 +124,17 @@ class Watching(Local):
         super().__init__()
         self.memory: list[int] = []
 
-    def load(self, config: ModelConfig) -> LocalRunner:
-        return Watched(config.load(), self.memory)
+    def load(self, config: ModelConfig) -> LanguageModel:
+        model, process = config.load(), psutil.Process()
+        complete = model.complete
 
+        def watched(requests: Sequence[Request], missing: Any) -> Iterator[list[Reply]]:
+            for block in complete(requests, missing):
+                self.memory += [process.memory_info().rss] * len(block)
+                yield block
 
-class Watched(LocalRunner):
-    def __init__(self, model: LanguageModel, memory: list[int]) -> None:
-        super().__init__(model)
-        self._memory = memory
-
-    def answers(self, requests: Sequence[Request], missing: Any, stage: str) -> Iterator[list[ReplyTables]]:
-        process = psutil.Process()
-        for block in super().answers(requests, missing, stage):
-            self._memory += [process.memory_info().rss] * len(block)
-            yield block
+        model.complete = watched  # type: ignore[method-assign, assignment]
+        return model
 
 
 async def bare_client(url: str, asked: Sequence[Request], limit: int) -> float:

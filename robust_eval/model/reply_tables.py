@@ -24,8 +24,12 @@ class ReplyTables(NamedTuple):
     packed: bytes | None = None
 
 
-def tables_of(replies: Sequence[Reply]) -> list[ReplyTables]:
-    """Return the replies as Arrow tables; UserError if a model yielded anything else."""
+def tables_of(replies: Sequence[Any]) -> list[ReplyTables]:
+    """Return the replies as Arrow tables, those of other processes as they are; UserError if a model yielded anything
+    else.
+    """
+    if converted := [reply for reply in replies if isinstance(reply, ReplyTables)]:
+        return converted
     for reply in replies:
         if not isinstance(reply, Reply):
             raise UserError(f"complete() must yield lists of Reply, not of {type(reply).__name__}")

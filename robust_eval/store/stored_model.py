@@ -10,11 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from robust_eval.answer import EXACT_CURVES, SCHEMA, SERVED, Answers, served_as
-from robust_eval.engine.base import AdaptiveRequests, Engine, ModelRunner
+from robust_eval.engine.base import Engine
 from robust_eval.error import UserError, first_line
-from robust_eval.model.base import Item, Request, Temperatures
+from robust_eval.model.base import Item, LanguageModel, Request, Temperatures
 from robust_eval.model.model_config import ModelConfig
-from robust_eval.model.reply_tables import ReplyTables, from_bytes, merged_by_request, to_bytes
+from robust_eval.model.reply_tables import ReplyTables, from_bytes, merged_by_request, tables_of, to_bytes
+from robust_eval.runtime.console import progress
 from robust_eval.runtime.process import Stopwatch
 from robust_eval.runtime.text import abbreviated_list
 from robust_eval.store.base import Entries
@@ -44,7 +45,7 @@ class NotStoredError(Exception):
         self.stage, self.requests, self.missing = stage, requests, missing
 
 
-class AdaptiveAnswers(AdaptiveRequests, Protocol):
+class AdaptiveAnswers(Protocol):
     """Answers to ``requests`` that are requested in parts, depending on the answers so far.
 
     ``tables`` holds all answers to each request so far, also those that it does not need.
@@ -52,6 +53,13 @@ class AdaptiveAnswers(AdaptiveRequests, Protocol):
 
     requests: Sequence[Request]
     tables: dict[Item, pa.Table]
+
+    @property
+    def finished(self) -> int:
+        """Number of items that need no more answers."""
+
+    def next(self) -> list[Request]:
+        """Return the adaptive requests that depend on the answers since the last call."""
 
     def take(self, answers: pa.Table) -> None:
         """Add new or stored answers, which are already in the tables."""
@@ -99,7 +107,7 @@ class StoredModel:
         self._cached_only = cached_only
         self._start_run = start_run
         self.identity = _checked_identity(self.config)
-        self._loaded: ModelRunner | None = None
+        self._loaded: LanguageModel | None = None
         self._released: dict[str, Any] = {}
         """Description of the model when it was released; empty before."""
         self._served_names = _ServedNames(self.config)
@@ -147,14 +155,17 @@ class StoredModel:
             if missing:
                 model = self._ready(missing)
                 pending = [with_cached_conditions(request, partial.get(request.item)) for request in requests]
-                for block in model.answers(pending, {request.item for request in missing}, stage):
-                    for reply in self._put(block, keys, partial):
-                        item = reply.request.item
-                        if (requested := requested_answers(partial[item], reply.request)) is not None:
-                            complete[item] = requested
-                            del partial[item]
-                        if reply.curve is not None:
-                            curves[item] = reply.curve
+                with progress(stage, total=len(missing), unit="prompts") as advance:
+                    for replies in model.complete(pending, {request.item for request in missing}):
+                        block = tables_of(replies)
+                        for reply in self._put(block, keys, partial):
+                            item = reply.request.item
+                            if (requested := requested_answers(partial[item], reply.request)) is not None:
+                                complete[item] = requested
+                                del partial[item]
+                            if reply.curve is not None:
+                                curves[item] = reply.curve
+                        advance(sum(each.share for each in block), model.status())
                 self._describe()
                 if lacking := [request for request in missing if request.item not in complete]:
                     raise UserError(
@@ -181,9 +192,14 @@ class StoredModel:
             self._count(len(keys), len(due), stage)
             if due:
                 model = self._ready(due)
-                for block in model.complete_adaptively(due, adaptive, stage, len(keys)):
-                    self._put(block, keys, adaptive.tables)
-                    adaptive.take(pa.concat_tables([SCHEMA.empty_table(), *(each.answers for each in block)]))
+                finished = adaptive.finished
+                with progress(stage, total=len(keys) - finished, unit="prompts") as advance:
+                    for replies in model.complete_adaptively(due, adaptive.next):
+                        block = tables_of(replies)
+                        self._put(block, keys, adaptive.tables)
+                        adaptive.take(pa.concat_tables([SCHEMA.empty_table(), *(each.answers for each in block)]))
+                        advance(adaptive.finished - finished, model.status())
+                        finished = adaptive.finished
                 self._describe()
         return self._recorded(adaptive.answers())
 
@@ -244,7 +260,7 @@ class StoredModel:
         if missing < requests:
             log.info("%s: %d of %d prompts have answers in the store", stage, requests - missing, requests)
 
-    def _ready(self, requests: Sequence[Request]) -> ModelRunner:
+    def _ready(self, requests: Sequence[Request]) -> LanguageModel:
         """Return the loaded model behind the store after its checks, and start the run."""
         self._served_names.refuse_another()
         model = self._model()
@@ -272,7 +288,7 @@ class StoredModel:
         if self._loaded is not None:
             self._released, self._loaded = self.description(), None
 
-    def _model(self) -> ModelRunner:
+    def _model(self) -> LanguageModel:
         if self._loaded is None:
             with self._watch.stage("model"):
                 self._loaded = self._engine.load(self.config)

@@ -16,15 +16,14 @@ from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from robust_eval.answer import EXACT_CURVES, SCHEMA, rows
-from robust_eval.engine.base import ATTEMPTS, AdaptiveRequests, adaptive_progress
+from robust_eval.engine.base import ATTEMPTS
 from robust_eval.engine.ray.shared_rate_limiter import MAX_CALLS, RateLimiterActor
 from robust_eval.engine.ray.worker import INPUT, OUTPUT, Block, Outcome, ReplyBytes, Worker
 from robust_eval.error import UserError
-from robust_eval.model.base import Call, Item, KeyValueStore, LanguageModel, Reply, Request, Temperatures
+from robust_eval.model.base import Call, Item, LanguageModel, Reply, Request, Temperatures
 from robust_eval.model.model_config import ModelConfig, Shards
 from robust_eval.model.reply_tables import ReplyTables, from_bytes, tables_of
 from robust_eval.model.served.completions import unanswered
-from robust_eval.runtime.console import progress
 
 LOST = "its process or machine was lost"
 
@@ -119,8 +118,8 @@ class Room(Protocol):
         ...
 
 
-class Actors:
-    """Ray actors that load a model and answer; see :class:`robust_eval.engine.base.ModelRunner`."""
+class Actors(LanguageModel):
+    """Model in Ray actors, each of which loads it and answers blocks of requests."""
 
     def __init__(self, engine: Room, config: ModelConfig) -> None:
         self._engine = engine
@@ -142,26 +141,14 @@ class Actors:
         """Return the temperatures that the actors' model supports; a local model supports all."""
         return Temperatures() if self._server is None else self._server.temperatures(highest)
 
-    def answers(self, requests: Sequence[Request], missing: Set[Item], stage: str) -> Iterator[list[ReplyTables]]:
-        """Yield the actors' answers to requests. Other actors retry failed blocks, one by one; requests of blocks that
-        always fail get errors for answers. UserError if all do.
+    def complete(
+        self, requests: Sequence[Request], missing: Set[Item], batch_context: Any = None
+    ) -> Iterator[list[Any]]:
+        """Yield the actors' answers to requests, as :class:`~robust_eval.model.reply_tables.ReplyTables`.
+
+        Other actors retry failed blocks, one by one; requests of blocks that always fail get errors for answers.
+        UserError if all do.
         """
-        with progress(stage, total=len(missing), unit="prompts") as advance:
-            for replies in self._answers(requests, missing, stage):
-                yield replies
-                advance(sum(each.share for each in replies), self._status())
-
-    def complete_adaptively(
-        self, requests: Sequence[Request], adaptive: AdaptiveRequests, stage: str, items: int
-    ) -> Iterator[list[ReplyTables]]:
-        """Yield the actors' answers; each round sends all requests that are due. See ModelRunner."""
-        with adaptive_progress(stage, adaptive, items) as advance:
-            while requests:
-                yield from self._answers(requests, {request.item for request in requests}, stage)
-                requests = adaptive.next()
-                advance(self._status())
-
-    def _answers(self, requests: Sequence[Request], missing: Set[Item], stage: str) -> Iterator[list[ReplyTables]]:
         division = self._divided(requests)
         size, idle = self._engine.block_size, 0
         blocks = PendingBlocks(division.blocks, requests, missing)
@@ -174,17 +161,17 @@ class Actors:
                 reason = _COLOURS.sub("", str(problem).strip().splitlines()[-1])
                 if idle == ATTEMPTS:
                     raise UserError(f"Ray: {reason}; repeat the command to resume from the store") from problem
-                log.warning("%s: Ray: %s; the remaining blocks are sent again", stage, reason)
+                log.warning("Ray: %s; the remaining blocks are sent again", reason)
             else:
                 left = len(blocks)
                 if reasons := blocks.failed():
-                    log.warning("%s: %d of %d blocks failed: %s", stage, left, before, reasons)
+                    log.warning("Ray: %d of %d blocks failed: %s", left, before, reasons)
                     size = 1
         if lost := blocks.errors():
             reason = f"failed {ATTEMPTS} times: {blocks.given_up()}"
             if len(lost) == len(requests):
-                raise UserError(f"{stage}: every prompt {reason}")
-            log.warning("%s: %d of %d prompts %s", stage, len(lost), len(requests), reason)
+                raise UserError(f"Ray: every prompt {reason}")
+            log.warning("Ray: %d of %d prompts %s", len(lost), len(requests), reason)
             yield tables_of(lost)
 
     def _attempt(self, blocks: PendingBlocks, size: int, batch_context: Any) -> Iterator[list[ReplyTables]]:
@@ -198,19 +185,12 @@ class Actors:
         if fatal is not None:  # after the answers to requests that other actors had sent
             raise UserError(fatal)
 
-    def attach_store(self, store: KeyValueStore) -> None:
-        """Do nothing: the requests of a lost actor are sent again."""
-
-    def cancel(self, requests: Sequence[Request]) -> list[str]:
-        """Return nothing: actors send no batches."""
-        return []
-
     def description(self) -> dict[str, Any]:
         """Return the last description from an actor, and the maximum number of actors."""
         limits = {} if self._limiter is None else ray.get(self._limiter.description.remote())
         return {**self._description, **limits, "actors": self._actors}
 
-    def _status(self) -> str:
+    def status(self) -> str:
         status: str = "" if self._limiter is None else ray.get(self._limiter.status.remote())
         return status
 

@@ -9,17 +9,15 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from robust_eval.engine.base import ATTEMPTS
 from robust_eval.error import UserError, first_line
+from robust_eval.model.base import LanguageModel
 from robust_eval.model.model_config import ModelConfig
 from robust_eval.runtime.console import progress, silence_tqdm
 from robust_eval.runtime.parallel import PART_RUNNER, Done, Part, Shared, run_sequentially
-
-if TYPE_CHECKING:
-    from robust_eval.engine.ray.actors import Actors
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +84,7 @@ class Ray:
         """Return the model's settings with the device of Ray's actors, which may differ from that of this process."""
         return config.on("cuda" if self.num_gpus else "cpu")
 
-    def load(self, config: ModelConfig) -> "Actors":
+    def load(self, config: ModelConfig) -> LanguageModel:
         """Return the Ray actors, which load the model with their first block; UserError without cluster or room."""
         from robust_eval.engine.ray.actors import Actors
 

@@ -136,7 +136,7 @@ def test_a_block_that_fails_everywhere_becomes_errors_that_the_next_run_asks_aga
     assert errors["question_id"].to_pylist() == [name for name in lost for _ in range(4)]
     assert (set(errors["outcome"].to_pylist()), set(errors["text"].to_pylist())) == ({"error"}, {""})
     assert caplog.messages[-1] == (
-        "test: 3 of 10 prompts failed 3 times: RuntimeError: no more; its process or machine was lost"
+        "Ray: 3 of 10 prompts failed 3 times: RuntimeError: no more; its process or machine was lost"
     )
     begun = [names for _, names in asked(tmp_path / "ray")]
     assert [begun.count(names) for names in (["q2", "q3"], ["q3"], ["q6", "q7"])] == [1, 2, 1]  # q2 is kept
@@ -149,7 +149,7 @@ def test_a_block_that_fails_everywhere_becomes_errors_that_the_next_run_asks_aga
 @pytest.mark.parametrize(
     ("problem", "message"),
     [
-        ({"raises": ("q0", "q2")}, "test: every prompt failed 3 times: RuntimeError: no more"),
+        ({"raises": ("q0", "q2")}, "Ray: every prompt failed 3 times: RuntimeError: no more"),
         ({"unusable": "there is no such model"}, "there is no such model"),
     ],
 )
