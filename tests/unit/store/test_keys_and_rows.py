@@ -1,7 +1,67 @@
+from dataclasses import replace
+from typing import Any
+
 import pyarrow as pa
 import pytest
 
-from robust_eval.store.keys_and_rows import Tables
+from robust_eval.grader.answer_matcher import AnswerMatcher
+from robust_eval.model.base import Enumeration, Request
+from robust_eval.prompt.prompt import Prompt
+from robust_eval.store import keys_and_rows
+from robust_eval.store.keys_and_rows import Tables, answers_key
+
+FILES, SERVED = {"files": "1"}, {"server": "http://localhost", "model": "a model"}
+SAMPLED = Request("q", 0, Prompt("", (), "Where?"), (0.5,), 2, 5, seed=3, matcher=AnswerMatcher(["paris"]))
+GREEDY = replace(SAMPLED, temperatures=(0.0,), trials=1)
+ENUMERATED = replace(SAMPLED, enumeration=Enumeration(9, (0.5, 1.0)))
+PRECISE = replace(SAMPLED, enumeration=Enumeration(9, (0.5, 1.0), precision=0.02))
+ROME = {"matcher": AnswerMatcher(["rome"])}
+
+
+@pytest.mark.parametrize(
+    ("identity", "asked", "change", "differs"),
+    [
+        (FILES, SAMPLED, {"question_id": "b"}, True),
+        (FILES, SAMPLED, {"variant": 1}, True),
+        (FILES, SAMPLED, {"prompt": Prompt("", (("Why?", "So."),), "Where?")}, True),
+        (FILES, SAMPLED, {"prompt": Prompt("Be brief.", (), "Where?")}, True),
+        (FILES, SAMPLED, {"seed": 4}, True),
+        (FILES, SAMPLED, {"max_new_tokens": 6}, True),
+        (FILES, SAMPLED, {"top_logprobs": 2}, True),
+        (FILES, SAMPLED, {"stop_on_match": True}, True),
+        (FILES, SAMPLED, {"enumeration": ENUMERATED.enumeration}, True),
+        # what is right determines answers that end once they are right, or are enumerated
+        (FILES, SAMPLED, ROME, False),
+        (FILES, replace(SAMPLED, stop_on_match=True), ROME, True),
+        (FILES, ENUMERATED, ROME, True),
+        (FILES, ENUMERATED, {"matcher": AnswerMatcher(["paris"])}, False),
+        # greedy answers of a local model have no seed, unless an enumeration is thinned by it
+        (FILES, GREEDY, {"seed": 4}, False),
+        (FILES, replace(GREEDY, enumeration=Enumeration(8, (0.0, 1.0))), {"seed": 4}, True),
+        (SERVED, GREEDY, {"seed": 4}, True),
+        ({"kind": "function"}, GREEDY, {"seed": 4}, True),
+        # only a server draws answers that it cannot enumerate
+        (FILES, ENUMERATED, {"enumeration": Enumeration(9, (0.5, 1.0), draws=10)}, False),
+        (SERVED, ENUMERATED, {"enumeration": Enumeration(9, (0.5, 1.0), draws=10)}, True),
+        *((identity, ENUMERATED, {"enumeration": PRECISE.enumeration}, True) for identity in (FILES, SERVED)),
+        (FILES, PRECISE, {"enumeration": Enumeration(9, (0.5, 1.0), precision=0.01)}, True),
+    ],
+)
+def test_a_key_has_all_that_determines_the_answers_and_nothing_else(
+    identity: dict[str, str], asked: Request, change: dict[str, Any], differs: bool
+):
+    assert (answers_key(identity, replace(asked, **change)) != answers_key(identity, asked)) == differs
+    assert answers_key({"files": "2"}, asked) != answers_key(identity, asked)
+
+
+@pytest.mark.parametrize(("identity", "differs"), [(FILES, False), (SERVED, True)])
+def test_another_number_of_further_draws_is_another_key_of_a_server(
+    monkeypatch: pytest.MonkeyPatch, identity: dict[str, str], differs: bool
+):
+    before = answers_key(identity, ENUMERATED)
+    monkeypatch.setattr(keys_and_rows, "FURTHER_DRAWS", 3)
+    assert (answers_key(identity, ENUMERATED) != before) == differs
+
 
 N = pa.schema({"n": pa.int64(), "text": pa.string()})
 
