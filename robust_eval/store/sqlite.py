@@ -22,7 +22,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
-from filelock import Timeout
+from filelock import FileLock, Timeout
 
 from robust_eval.error import UserError, writing
 from robust_eval.runtime.process import process_lock
@@ -184,6 +184,16 @@ RESUME = "stored answers are kept: repeat the command to resume"
 LOCKS = 4096
 """Number of lock files for processes that request the same answers."""
 
+
+def _acquire(lock: FileLock, timeouts: tuple[float, float], message: str) -> None:
+    """Acquire a lock of the SQLite store; Timeout after the two ``timeouts``, between which the message is logged."""
+    try:
+        lock.acquire(timeout=timeouts[0])
+    except Timeout:
+        log.info("store: %s", message)
+        lock.acquire(timeout=timeouts[1])
+
+
 Result = TypeVar("Result")
 
 
@@ -261,11 +271,7 @@ class SqliteEntries(Entries):
         locks.mkdir(parents=True, exist_ok=True)
         lock = process_lock(locks / f"{int.from_bytes(digest) % LOCKS:03x}")
         try:
-            try:
-                lock.acquire(timeout=1)
-            except Timeout:
-                log.info("store: another process is sending the same requests; waiting for its answers")
-                lock.acquire()
+            _acquire(lock, (1, -1), "another process is sending the same requests; waiting for its answers")
             yield
         finally:
             lock.release()
@@ -287,7 +293,11 @@ class SqliteEntries(Entries):
             yield
             return
         try:
-            self._acquire()
+            try:
+                _acquire(self._lock, LOCK_TIMEOUTS, "waiting for another process that is using it")
+            except Timeout as problem:
+                reason = f"another process has locked it for {LOCK_TIMEOUTS[1]} s"
+                raise UserError(f"store: {reason}; {RESUME}") from problem
             if self._connection is not None:
                 try:
                     self._connection.rollback()  # of a transaction that an interrupt has left
@@ -299,17 +309,6 @@ class SqliteEntries(Entries):
             yield
         finally:
             self._lock.release()
-
-    def _acquire(self) -> None:
-        try:
-            self._lock.acquire(timeout=LOCK_TIMEOUTS[0])
-        except Timeout:
-            log.info("store: waiting for another process that is using it")
-            try:
-                self._lock.acquire(timeout=LOCK_TIMEOUTS[1])
-            except Timeout as problem:
-                reason = f"another process has locked it for {LOCK_TIMEOUTS[1]} s"
-                raise UserError(f"store: {reason}; {RESUME}") from problem
 
     def _repairing(self, work: Callable[[], Result]) -> Result:
         """Do the work, again after repairing a damaged SQLite file; UserError if that fails."""
