@@ -2,7 +2,6 @@
 
 import logging
 import os
-import time
 from collections.abc import Callable
 
 import torch
@@ -39,24 +38,17 @@ def _fastest(numbers: list[int], default: int) -> int:
     seconds = dict.fromkeys(numbers, float("inf"))
     layer = torch.nn.Sequential(torch.nn.Linear(1024, 4096), torch.nn.SiLU(), torch.nn.Linear(4096, 1024))
     hidden = torch.randn(128, 1024, generator=torch.Generator().manual_seed(0))
-    try:
-        for _ in range(ROUNDS):  # in turns, because the load of a machine varies
-            for number in numbers:
-                torch.set_num_threads(number)
-                seconds[number] = min(seconds[number], _seconds(lambda: layer(hidden).softmax(dim=-1)))
-    finally:
-        torch.set_num_threads(default)
+    for _ in range(ROUNDS):  # in turns, because the load of a machine varies
+        for number in numbers:
+            seconds[number] = min(seconds[number], _seconds(lambda: layer(hidden).softmax(dim=-1), number))
     best = min(numbers, key=lambda number: seconds[number])
     return best if seconds[best] * MIN_SPEED_UP <= seconds[default] else default
 
 
 @torch.inference_mode()
-def _seconds(work: Callable[[], object]) -> float:
-    """Return the mean seconds of a call, after one call that starts the threads."""
-    work()
-    calls = 0
-    start = time.perf_counter()
-    while (elapsed := time.perf_counter() - start) < SECONDS:
-        work()
-        calls += 1
-    return elapsed / calls
+def _seconds(work: Callable[[], object], threads: int) -> float:
+    """Return the mean seconds of a call with this number of threads."""
+    from torch.utils.benchmark import Timer
+
+    timer = Timer("work()", globals={"work": work}, num_threads=threads)
+    return timer.blocked_autorange(min_run_time=SECONDS).mean

@@ -24,7 +24,7 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def seconds(monkeypatch: pytest.MonkeyPatch, by_threads: dict[int, float]) -> None:
-    monkeypatch.setattr(thread_count, "_seconds", lambda work: by_threads[torch.get_num_threads()])
+    monkeypatch.setattr(thread_count, "_seconds", lambda work, threads: by_threads[threads])
 
 
 @pytest.mark.parametrize(
