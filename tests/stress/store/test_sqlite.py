@@ -479,21 +479,20 @@ def test_a_file_that_was_cut_off_costs_entries_at_most(tmp_path: Path, sound: by
         assert share > 0.9 or length < size - PAGE
 
 
-@pytest.mark.parametrize("size", [10, 5_000, 200_000])
-def test_garbage_is_set_aside_as_it_was(tmp_path: Path, size: int):
-    garbage = random.Random(size).randbytes(size)
-    (tmp_path / FILE).write_bytes(garbage)
-    _, (warning,) = survived(tmp_path)
-    (name,) = set_aside(tmp_path)
-    assert (tmp_path / name).read_bytes() == garbage
-    assert warning == (
-        f"store: {tmp_path / FILE} was damaged (file is not a database): 0 entries were recovered, the others "
-        f"will be requested again; the damaged file is {name}"
-    )
-
-
-def test_what_can_be_read_of_a_damaged_file_moves_into_a_new_one(tmp_path: Path, sound: bytes):
-    content = broken(sound, VALUE)
+@pytest.mark.parametrize(
+    ("damage", "problem", "fewest"),
+    [
+        (lambda sound: b"?" * 10, "file is not a database", 0),
+        (lambda sound: random.Random(1).randbytes(5_000), "file is not a database", 0),
+        (lambda sound: random.Random(2).randbytes(200_000), "file is not a database", 0),
+        (lambda sound: broken(sound, VALUE), "database disk image is malformed", 290),
+        (lambda sound: sound.replace(VALUE, VALUE[::-1]), "1 entries are damaged", len(ENTRIES) - 1),
+    ],
+)
+def test_a_damaged_file_is_set_aside_as_it_was_and_what_can_be_read_of_it_moves_into_a_new_one(
+    tmp_path: Path, sound: bytes, damage: Callable[[bytes], bytes], problem: str, fewest: int
+):
+    content = damage(sound)
     (tmp_path / FILE).write_bytes(content)
     (tmp_path / "repaired.sqlite").write_text("left by a process that was killed")
     with listening() as warnings:
@@ -502,22 +501,12 @@ def test_what_can_be_read_of_a_damaged_file_moves_into_a_new_one(tmp_path: Path,
     (name,) = set_aside(tmp_path)
     (warning,) = warnings
     assert warning == (
-        f"store: {tmp_path / FILE} was damaged (database disk image is malformed): {len(there)} entries were "
-        f"recovered, the others will be requested again; the damaged file is {name}"
+        f"store: {tmp_path / FILE} was damaged ({problem}): {len(there)} entries were recovered, the others will be "
+        f"requested again; the damaged file is {name}"
     )
     assert (tmp_path / name).read_bytes() == content
-    assert len(there) >= 290
+    assert len(there) >= fewest
     assert there.items() <= ENTRIES.items()
-
-
-def test_a_value_that_was_changed_within_the_file_is_missing_and_said(tmp_path: Path, sound: bytes):
-    (tmp_path / FILE).write_bytes(sound.replace(VALUE, VALUE[::-1]))
-    with listening() as warnings:
-        there = found(tmp_path, ENTRIES)
-    assert there == {key: value for key, value in ENTRIES.items() if value != VALUE}
-    (name,) = set_aside(tmp_path)
-    damage = f"store: {tmp_path / FILE} was damaged (1 entries are damaged): {len(there)} entries were recovered"
-    assert warnings == [f"{damage}, the others will be requested again; the damaged file is {name}"]
 
 
 @pytest.mark.parametrize("removed", ["file", "folder"])
