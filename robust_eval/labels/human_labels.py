@@ -111,39 +111,33 @@ def _places(name: str, table: pa.Table) -> list[tuple[tuple[str, ...], str]]:
 def _with_columns(name: str, table: pa.Table, by_place: _VotesByPlace, by_text: _VotesByText) -> pa.Table:
     judged = ~np.isnan(verdicts(table))
     places = _places(name, table)
+    ids = [place[1] for place, _ in places]
     samples: dict[str | None, list[_Votes | None]] = {}
-    methods = {method for votes in by_place.values() for method in votes} | ({None} if by_text else set())
-    for method in methods:
-        samples[method] = [
+    for method in {method for votes in by_place.values() for method in votes} | ({None} if by_text else set()):
+        sample = [
             (by_place.get(place, {}).get(method) or (by_text.get((place[1], text)) if method is None else None))
             if counts
             else None
             for (place, text), counts in zip(places, judged, strict=True)
         ]
-    ids = [place[1] for place, _ in places]
-    for method, sample in samples.items():
-        if method == QUESTION:  # where labelling stopped inside one, what it has is no random part of its answers
-            whole = _whole(ids, judged, sample)
-            samples[method] = [
-                votes if question in whole else None for votes, question in zip(sample, ids, strict=True)
-            ]
+        # where labelling stopped inside a question, what it has is no random part of its answers
+        samples[method] = _whole(ids, judged, sample) if method == QUESTION else sample
     none: list[_Votes | None] = [None] * len(ids)
     largest = max(samples.values(), key=lambda sample: sum(votes is not None for votes in sample), default=none)
     person, abstained = (
         np.array([np.nan if votes is None else _majority(getattr(votes, name)) for votes in largest], dtype=float)
         for name in ("right", "abstained")
     )
-    of_whole: list[int | None] = [None] * len(ids)
     complete = max(
-        (sample for method, sample in samples.items() if method != ANSWER),
-        key=lambda sample: len(_whole(ids, judged, sample)),
+        (_whole(ids, judged, sample) for method, sample in samples.items() if method != ANSWER),
+        key=lambda sample: len({question for question, votes in zip(ids, sample, strict=True) if votes}),
         default=none,
     )
-    whole = _whole(ids, judged, complete)
-    for row, votes in enumerate(complete):
-        if votes is not None and ids[row] in whole:
-            label = _majority(votes.right)
-            of_whole[row] = -1 if label != label else int(label)
+    labels = [np.nan if votes is None else _majority(votes.right) for votes in complete]
+    of_whole = [
+        None if votes is None else -1 if np.isnan(label) else int(label)
+        for votes, label in zip(complete, labels, strict=True)
+    ]
     columns = {
         HUMAN_LABEL: pa.array(person, pa.float64()),
         HUMAN_ABSTENTION: pa.array(abstained, pa.float64()),
@@ -155,11 +149,10 @@ def _with_columns(name: str, table: pa.Table, by_place: _VotesByPlace, by_text: 
     return table
 
 
-def _whole(ids: list[str], judged: np.ndarray[Any, Any], sample: list[_Votes | None]) -> set[str]:
-    """Return the questions with a human label on every answer that counts."""
-    some = {question for question, votes in zip(ids, sample, strict=True) if votes is not None}
+def _whole(ids: list[str], judged: np.ndarray[Any, Any], sample: list[_Votes | None]) -> list[_Votes | None]:
+    """Return the votes of a sample on the questions that have a human label on every answer that counts."""
     incomplete = {q for q, counts, votes in zip(ids, judged, sample, strict=True) if counts and votes is None}
-    return some - incomplete
+    return [None if question in incomplete else votes for question, votes in zip(ids, sample, strict=True)]
 
 
 def _weights(sample: list[_Votes | None], person: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
