@@ -84,6 +84,7 @@ class MlflowRun(Run):
             self._client.set_terminated(self.run_id, "KILLED" if killed else "FAILED")
         except (MlflowException, OSError) as second:
             log.warning("the run could not be marked as failed: %s", first_line(second))
+            self.lost = True
 
     def write_id(self, file: Path) -> None:
         file.write_text(f"{self.run_id}\n", encoding="utf-8")

@@ -36,10 +36,8 @@ _COLUMNS = [
     *(f"metrics.`{name}{end}`" for name in _NAMES for end in ("", ".best")),
 ]
 """Columns of that view: a run has the metrics, and the parent of a sweep the best values."""
-RESERVE = 1 << 20
-"""Bytes reserved on the disk during a run, for the database to grow into on a full disk."""
-_RESERVE, _ALIVE = "reserve-", "alive-"
-"""Prefixes of the names of two files of an active run; the second is locked."""
+_ALIVE = "alive-"
+"""Prefix of the name of the locked file of an active run."""
 GONE = "the process of the run was killed"
 """Reason of a run that is KILLED because its process ended without a record."""
 LONG = 60.0
@@ -110,32 +108,22 @@ class Mlflow(Tracking):
             yield Run()
             log.warning(_INCOMPLETE, self.uri)
             return
-        if served:
-            try:
-                yield started
-            except BaseException as problem:
-                started.fail(problem)
-                raise
-            started.end("FINISHED")
-            if started.lost:
-                log.warning(_INCOMPLETE, self.uri)
-            return
-        reserve = mlruns / f"{_RESERVE}{started.run_id}"
         try:
-            reserve.write_bytes(bytes(RESERVE))
-            with nullcontext() if SWEEP_FOLDER in tags else self._watched(started.run_id, mlruns):
+            with nullcontext() if served or SWEEP_FOLDER in tags else self._watched(started.run_id, mlruns):
                 yield started
             started.end("FINISHED")
         except BaseException as problem:  # interrupts included
-            reserve.unlink(missing_ok=True)  # so that the failure can be recorded on a full disk
             started.fail(problem)
-            if isinstance(problem, errors):
+            if isinstance(problem, errors) and not served:
                 raise UserError(f"tracking: {store} failed: {first_line(problem)}") from problem
             raise
         finally:
-            Path(alive.lock_file).unlink(missing_ok=True)
-            alive.release()
-        reserve.unlink()
+            if not served:
+                if not started.lost:  # else the next run marks it as killed
+                    Path(alive.lock_file).unlink(missing_ok=True)
+                alive.release()
+        if started.lost:
+            log.warning(_INCOMPLETE, self.uri)
 
     def _start(self, name: str, mlruns: Path, tags: Mapping[str, str], served: bool) -> tuple[MlflowRun, FileLock]:
         """Return a new MLflow run, and a lock that marks it as active while held."""
@@ -212,7 +200,6 @@ def _mark_killed(client: Any, mlruns: Path) -> None:
                 if client.get_run(run_id).info.status == "RUNNING":
                     client.set_tag(run_id, "error", GONE)
                     client.set_terminated(run_id, "KILLED")
-            (mlruns / f"{_RESERVE}{run_id}").unlink(missing_ok=True)
             file.unlink(missing_ok=True)
 
 

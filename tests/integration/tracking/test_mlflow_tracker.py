@@ -305,7 +305,16 @@ def test_a_server_that_goes_away_stops_no_run(
         assert make_up.startswith(f"tracking: this run is incomplete in {uri}, ")
 
 
-def test_a_run_is_marked_as_failed_where_no_file_can_grow_any_more(shell: Shell, tmp_path: Path):
+@pytest.mark.parametrize(
+    ("problem", "sentence"),
+    [
+        ("raise UserError('the disk is full')", "the disk is full"),
+        ("(mlruns / 'large').write_bytes(bytes(2 * size))", "tracking: {} failed: [Errno 27] File too large"),
+    ],
+)
+def test_a_run_is_marked_as_failed_where_no_file_can_grow_any_more(
+    shell: Shell, tmp_path: Path, problem: str, sentence: str
+):
     """As on a full disk: from some point on, no file of this process may grow beyond a size that the database has."""
     code = (
         "import resource, sys; from pathlib import Path\n"
@@ -314,31 +323,28 @@ def test_a_run_is_marked_as_failed_where_no_file_can_grow_any_more(shell: Shell,
         "with Mlflow().run('full', mlruns):\n"
         "    size = (mlruns / 'mlflow.db').stat().st_size\n"
         "    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))\n"
-        "    raise UserError('the disk is full')\n"
+        f"    {problem}\n"
     )
     process = shell.python(["-c", code, str(tmp_path)])
     assert process.returncode == 1
-    assert process.stderr.strip().splitlines()[-1] == "robust_eval.error.UserError: the disk is full"
-    assert runs(tmp_path)["full"].info.status == "FAILED"
-    assert not list(tmp_path.glob("reserve-*"))
-
-
-def test_a_disk_that_is_full_from_the_start_fails_the_run_in_one_sentence(shell: Shell, tmp_path: Path):
-    code = (
-        "import resource, sys; from pathlib import Path\n"
-        "from robust_eval.tracking import mlflow_tracker\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 24, resource.RLIM_INFINITY))\n"
-        "mlflow_tracker.RESERVE = 1 << 25\n"
-        "with mlflow_tracker.Mlflow().run('full', Path(sys.argv[1])): raise AssertionError('never reached')\n"
-    )
-    process = shell.python(["-c", code, str(tmp_path)])
     last = process.stderr.strip().splitlines()[-1]
-    assert (
-        last
-        == f"robust_eval.error.UserError: tracking: sqlite:///{tmp_path}/mlflow.db failed: [Errno 27] File too large"
-    )
+    assert last == f"robust_eval.error.UserError: {sentence.format(f'sqlite:///{tmp_path}/mlflow.db')}"
     assert runs(tmp_path)["full"].info.status == "FAILED"
-    assert not list(tmp_path.glob("reserve-*"))
+
+
+def test_a_failure_that_cannot_be_recorded_is_marked_by_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    def refuse(*_: object) -> None:
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(mlflow.MlflowClient, "set_tag", refuse)
+        with pytest.raises(KeyError), Mlflow().run("full", tmp_path):
+            raise KeyError("x")
+    assert said(caplog) == ["the run could not be marked as failed: no space left"]
+    with Mlflow().run("next", tmp_path):
+        assert runs(tmp_path)["full"].info.status == "KILLED"
 
 
 def test_runs_and_jobs_that_were_killed_are_marked_when_the_next_one_begins(shell: Shell, tmp_path: Path):
@@ -365,7 +371,7 @@ def test_runs_and_jobs_that_were_killed_are_marked_when_the_next_one_begins(shel
         "beside it": "RUNNING",
     }
     assert found["cut off"].data.tags["error"] == "the process of the run was killed"
-    assert [*tmp_path.glob("reserve-*"), *tmp_path.glob("alive-*")] == []
+    assert [*tmp_path.glob("alive-*")] == []
 
 
 def test_without_tracking_nothing_is_written_and_mlflow_not_imported(tmp_path: Path):
