@@ -3,7 +3,6 @@
 import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -147,10 +146,9 @@ class AnswerFile:
     def _read_json(self) -> pa.Table:
         fields = [pa.field(theirs, _in_json(_SCHEMA.field(name).type)) for name, theirs in self._names.items()]
         identifier = self._theirs("question_id")
-        with suppress(UserError):  # which is raised below
-            first = next(json_lines(self.path), (0, "", None))[2]
-            if isinstance(first, dict) and type(first.get(identifier)) is int:
-                fields = [pa.field(identifier, pa.int64()) if each.name == identifier else each for each in fields]
+        first: Any = next(json_lines(self.path), ("", "", {}))[2]
+        if isinstance(first, dict) and type(first.get(identifier)) is int:
+            fields = [pa.field(identifier, pa.int64()) if each.name == identifier else each for each in fields]
         with open(self.path, "rb") as raw:
             is_utf8 = file_encoding(raw).startswith("utf-8")
         try:
@@ -167,11 +165,6 @@ class AnswerFile:
             raise
         filled = [name for name in table.column_names if table[name].null_count < table.num_rows]
         if table.num_rows:
-            try:
-                _, _, first = next(json_lines(self.path))
-            except UserError:  # Arrow reads more deeply nested values than Python
-                self._refuse_line(fields)
-                raise
             self._columns_to_read(filled, [*filled, *(name for name in first if name not in filled)])
         return table.select(filled)
 
