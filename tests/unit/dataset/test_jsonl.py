@@ -1,4 +1,3 @@
-import json
 import os
 
 import pytest
@@ -7,25 +6,19 @@ from robust_eval.dataset.jsonl import JsonLines
 from robust_eval.error import UserError
 from robust_eval.question import Question
 
-GOOD = {"id": "a", "question": "Who?", "answers": ["Anna"]}
-
 
 @pytest.fixture
 def file(tmp_path):
     return tmp_path / "questions.jsonl"
 
 
-def write(file, *records):
-    file.write_text("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records), encoding="utf-8")
+def load(path):
+    return JsonLines(name="mine", path=str(path)).load()
 
 
-def load(path, **more):
-    return JsonLines(name="mine", path=str(path), **more).load()
-
-
-def refusal(path, **more):
+def refusal(path):
     with pytest.raises(UserError) as caught:
-        load(path, **more)
+        load(path)
     return str(caught.value)
 
 
@@ -68,15 +61,6 @@ def test_a_good_file_is_loaded_whole_and_in_its_order(file):
 def test_a_pipe_in_place_of_a_file_is_refused_and_not_waited_for(file):
     os.mkfifo(file)
     assert refusal(file) == f"the data file {file} cannot be read: it is a named pipe, not a file"
-
-
-@pytest.mark.parametrize(
-    ("limit", "expected"),
-    [(None, ["c", "a", "b"]), (1, ["c"]), (2, ["c", "a"]), (3, ["c", "a", "b"]), (9, ["c", "a", "b"])],
-)
-def test_the_limit_takes_the_first_questions(file, limit, expected):
-    write(file, *(GOOD | {"id": name} for name in "cab"))
-    assert [question.id for question in load(file, limit=limit)] == expected
 
 
 @pytest.mark.parametrize("name", ["facts", "nope.jsonl"])
