@@ -96,8 +96,8 @@ def _ask(config: Config, text: str, entries: Entries) -> None:
     same_text = [question for question in questions if question.text == text]
     asked = same_text[0] if same_text else Question("asked", text)
     refuse_exemplars([asked], sampler.prompts)
-    models = Models(config.model, config.rewriter, config.reply_grader, config.engine, entries, Stopwatch())
-    reply_grader, aggregator = models.with_judge(config.aggregator, config.seed)
+    models = Models(config, entries, Stopwatch())
+    reply_grader, aggregator = models.with_judge()
     question, drifted = _rewritten(config, replace(asked, answers=(), correct=None), questions, models.writer)
     requests = sampler.requests([question], reply_grader, config.seed)
     graded = reply_grader.grade([question], models.measured.answers(requests, "answers").table)

@@ -132,8 +132,8 @@ def _verdicts_of(settings: Sequence[str], records: Sequence[Record]) -> Verdicts
     config = checked.config
     grader_name = next((word.partition("=")[2] for word in settings if word.startswith("grader=")), "grader")
     with config.store.open() as entries, config.engine.open():
-        models = Models(config.model, config.rewriter, config.reply_grader, config.engine, entries, Stopwatch())
-        reply_grader, _ = models.with_judge(config.aggregator, config.seed)
+        models = Models(config, entries, Stopwatch())
+        reply_grader, _ = models.with_judge()
         return {grader_name: graded(reply_grader.grader, ReplyReader(), records)}
 
 

@@ -14,6 +14,7 @@ from robust_eval.answer import (
     EarlyStopping,
     most_frequent,
 )
+from robust_eval.config.config import Config
 from robust_eval.dataset.jsonl import JsonLines
 from robust_eval.error import UserError
 from robust_eval.experiment.early_stopping import (
@@ -262,21 +263,17 @@ selected, and each sampler has answers to the selected ones.
 
 
 def answer_source(
-    recorded: RecordedAnswers | None,
-    samplers: Mapping[str, Sampler],
-    metrics: Mapping[str, Metric],
-    model: StoredModel,
-    reply_grader: ReplyGrader,
-    seed: int,
+    config: Config, model: StoredModel, reply_grader: ReplyGrader
 ) -> tuple[AnswerSource, Mapping[str, Metric]]:
-    """Return the source of a run's answers, a file of ``recorded`` ones or samplers with the model, and the metrics
-    that score them: the given ones, or those of a profile at the model's own temperature.
+    """Return the source of a run's answers, a file of recorded ones or samplers with the model, and the metrics that
+    score them: those of the configuration, or those of a profile at the model's own temperature.
     """
-    if recorded is not None:
-        refuse_early_stopping(recorded, metrics)
-        return recorded, metrics
+    metrics: Mapping[str, Metric] = config.metric
+    if config.recorded is not None:
+        refuse_early_stopping(config.recorded, metrics)
+        return config.recorded, metrics
     uses_judge, name = reply_grader.grader.uses_judge, model.config.name
-    samplers = {key: each.of_model(key, model.config.remote, name) for key, each in samplers.items()}
+    samplers = {key: each.of_model(key, model.config.remote, name) for key, each in config.sampler.items()}
     supported = model.temperatures(highest_temperature(samplers.values()))
     own = own_temperature_profile(samplers, metrics, model.config, supported)
     if own is None:
@@ -297,7 +294,7 @@ def answer_source(
         samplers,
         model,
         reply_grader,
-        seed,
+        config.seed,
         top_logprobs=top_logprobs,
         supported_temperatures=supported,
         early_stopping=rules,

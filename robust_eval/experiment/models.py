@@ -5,10 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from robust_eval.aggregator.base import Aggregator
-from robust_eval.engine.base import Engine
+from robust_eval.config.config import Config
 from robust_eval.grader.reply_grader import ReplyGrader
-from robust_eval.model.model_config import ModelConfig
-from robust_eval.rewriter.base import Rewriter
 from robust_eval.runtime.process import Stopwatch
 from robust_eval.store.base import Entries
 from robust_eval.store.stored_model import StoredModel
@@ -21,30 +19,22 @@ class Models:
     """
 
     def __init__(
-        self,
-        model: ModelConfig,
-        rewriter: Rewriter,
-        reply_grader: ReplyGrader,
-        engine: Engine,
-        entries: Entries,
-        watch: Stopwatch,
-        start_run: Callable[[], object] = lambda: None,
+        self, config: Config, entries: Entries, watch: Stopwatch, start_run: Callable[[], object] = lambda: None
     ) -> None:
-        self._reply_grader = reply_grader
-        configs = [config or model for config in (model, rewriter.model, reply_grader.grader.judge_config)]
-        first_equal = [configs.index(config) for config in configs]
+        self._config = config
+        configs = [each or config.model for each in (config.model, config.rewriter.model, config.grader.judge_config)]
+        first_equal = [configs.index(each) for each in configs]
         self._distinct = {
-            number: StoredModel(configs[number], engine, entries, watch, start_run=start_run)
+            number: StoredModel(configs[number], config.engine, entries, watch, start_run=start_run)
             for number in set(first_equal)
         }
         self.measured, self.writer, self.judge = (self._distinct[number] for number in first_equal)
 
-    def with_judge(
-        self, aggregator: Aggregator, seed: int, cached_only: bool = False
-    ) -> tuple[ReplyGrader, Aggregator]:
+    def with_judge(self, cached_only: bool = False) -> tuple[ReplyGrader, Aggregator]:
         """Return the grader of replies and the aggregator with the judge of these models, or a cache-only judge."""
-        grader = self._reply_grader.grader.with_judge(self.judge.cached_only() if cached_only else self.judge, seed)
-        return replace(self._reply_grader, grader=grader), aggregator.with_judge(grader)
+        config, judge = self._config, self.judge.cached_only() if cached_only else self.judge
+        grader = config.grader.with_judge(judge, config.seed)
+        return replace(config.reply_grader, grader=grader), config.aggregator.with_judge(grader)
 
     def release_writer(self) -> None:
         """Free the memory of a writer that has no other part in the run, after the last rewrite."""

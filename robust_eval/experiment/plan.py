@@ -71,12 +71,10 @@ def stages_of(config: Config) -> list[Stage]:
     """Return the plan of a run with this configuration, stage by stage; no request is sent."""
     store = config.store if Path(getattr(config.store, "folder", ".")).exists() else NoStore()  # open() creates one
     with store.open() as entries:
-        models = Models(config.model, config.rewriter, config.reply_grader, config.engine, entries, Stopwatch())
-        reply_grader, aggregator = models.with_judge(config.aggregator, config.seed, cached_only=True)
+        models = Models(config, entries, Stopwatch())
+        reply_grader, aggregator = models.with_judge(cached_only=True)
         model = models.measured.cached_only()
-        source, metrics = answer_source(
-            config.recorded, config.sampler, config.metric, model, reply_grader, config.seed
-        )
+        source, metrics = answer_source(config, model, reply_grader)
         aggregators = Scoring.of(metrics, source, config.seed).aggregators(aggregator)
         with _quiet():
             questions = load(config.dataset, config.grader, config.question_types).questions

@@ -131,12 +131,9 @@ def _measure(
         loaded = load(config.dataset, config.grader, config.question_types)
         labels = labels_of(config.labels, folder)
     seed, by_target = config.seed, config.target_half_width
-    models = Models(
-        config.model, config.rewriter, config.reply_grader, config.engine, entries, watch, deferred_run.start
-    )
-    reply_grader, aggregator = models.with_judge(config.aggregator, seed)
-    measured = models.measured
-    source, metrics = answer_source(config.recorded, config.sampler, config.metric, measured, reply_grader, seed)
+    models = Models(config, entries, watch, deferred_run.start)
+    reply_grader, aggregator = models.with_judge()
+    source, metrics = answer_source(config, models.measured, reply_grader)
     scoring = Scoring.of(metrics, source, seed, labels)
     aggregators = scoring.aggregators(aggregator)
     check_plan(loaded.questions, config.rewriter, models.writer, source, aggregators, bool(by_target), watch)
@@ -198,7 +195,7 @@ def _measure(
         sampler_of={metric: sampler for metric, sampler in scoring.sampler_of.items() if metric in scores},
         estimator_of={sampler: each.estimator for sampler, each in scoring.conditions.items()},
         scores=scores,
-        tokenizer=measured.config.tokenizer_file(),
+        tokenizer=config.model.tokenizer_file(),
         prompts_asked=models.prompts_asked,
         cache_hits=models.cache_hits,
         watch=watch,

@@ -132,7 +132,7 @@ def test_a_second_run_asks_nothing_and_both_models_are_described(written: tuple[
 def models_of(folder: Path, *overrides: str) -> Models:
     config = configuration("experiment=multiqa", "rewriter=llm", f"paths.mlruns={folder}", *overrides)
     with config.store.open() as entries:
-        return Models(config.model, config.rewriter, config.reply_grader, config.engine, entries, Stopwatch())
+        return Models(config, entries, Stopwatch())
 
 
 def test_equal_models_of_a_run_are_the_same(tmp_path: Path):
