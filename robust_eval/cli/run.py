@@ -37,7 +37,7 @@ from robust_eval.runtime.process import command, print_error, timestamp
 from robust_eval.runtime.registry import COMBINABLE_GROUPS
 from robust_eval.runtime.text import printable, printable_lines
 from robust_eval.tracking.base import Run
-from robust_eval.tracking.run_folder import COMPARISON, CONFIG, ERROR, REFUSED, finished_jobs
+from robust_eval.tracking.run_folder import COMPARISON, CONFIG, ERROR, FAILED, finished_jobs
 
 log = logging.getLogger(__name__)
 
@@ -236,13 +236,12 @@ def run(composed: DictConfig, folder: str, swept: str | None = None, repeated: P
             if repeated is not None:
                 log.info("compared with %s: %s", repeated, same)
         except Exception as problem:
-            is_of_other_run = isinstance(problem, OtherRunError)
-            if swept is not None:
-                write_error(problem, Path(folder), REFUSED if is_of_other_run else ERROR)
-            elif (Path(folder) / CONFIG).is_file() and not is_of_other_run:  # the run has started
+            is_own = swept is not None or (Path(folder) / CONFIG).is_file()  # the run has started
+            if is_own and not isinstance(problem, OtherRunError):
                 write_error(problem, Path(folder))
             if swept is None:
                 raise
+            write_error(problem, Path(folder).parent / FAILED, Path(folder).name)
             print_error(problem)
 
 
@@ -253,49 +252,36 @@ def run_sweep(launch: Callable[[], None], config: Config, swept: Sequence[str], 
     for failed jobs, after all jobs have ended. A sweep without a request leaves no folder and no record in the tracker.
     """
     name = f"sweep over {', '.join(swept)}" if swept else "sweep"
-    is_new, before, errors = not folder.exists(), _times(folder, CONFIG), _times(folder, ERROR)
-    _remove_refusals(folder)
+    is_new, before, failures = not folder.exists(), _start_times(folder), folder / FAILED
+    shutil.rmtree(failures, ignore_errors=True)
     with config.tracking.sweep(name, Path(config.paths.mlruns), folder) as record:
         try:
             launch()
-            unsuccessful = {file.parent for file in _failures(folder)}
-            finished = [job for job in finished_jobs(folder) if job not in unsuccessful]
+            reasons = sorted(failures.glob("*"))
+            finished = [job for job in finished_jobs(folder) if failures / job.name not in reasons]
             if finished:
                 _compare(finished, folder / COMPARISON, record)
-            new_errors = {file.parent for file, _ in _times(folder, ERROR).items() - errors.items()}
-            failed = max(jobs - len(finished), len(new_errors | {file.parent for file in folder.glob(f"*/{REFUSED}")}))
-            if failed:
-                where = f", in {folder}" if _times(folder, CONFIG) != before else " before the first request"
-                raise UserError(f"{failed} of {jobs} jobs failed{where}: {_reasons(folder)}")
+            if failed := max(jobs - len(finished), len(reasons)):
+                where = f", in {folder}" if _start_times(folder) != before else " before the first request"
+                raise UserError(f"{failed} of {jobs} jobs failed{where}: {_in_words(reasons)}")
         finally:
-            _remove_refusals(folder)
-            if _times(folder, CONFIG) == before:
+            shutil.rmtree(failures, ignore_errors=True)
+            if _start_times(folder) == before:
                 record.discard()
                 if is_new:
                     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _times(folder: Path, name: str) -> dict[Path, int]:
-    """Return the files of this name of the jobs of a sweep, with the times of writing."""
-    return {file: file.stat().st_mtime_ns for file in folder.glob(f"*/{name}")}
+def _start_times(folder: Path) -> dict[Path, int]:
+    """Return the configuration files of the started jobs of a sweep, with the times of writing."""
+    return {file: file.stat().st_mtime_ns for file in folder.glob(f"*/{CONFIG}")}
 
 
-def _failures(folder: Path) -> list[Path]:
-    """Return the file with the reason of each failed job of a sweep; a refusal of its folder replaces an error."""
-    return [*{file.parent: file for name in (ERROR, REFUSED) for file in sorted(folder.glob(f"*/{name}"))}.values()]
-
-
-def _remove_refusals(folder: Path) -> None:
-    """Remove the reasons of a sweep's refused jobs from the folders of the other runs."""
-    for file in folder.glob(f"*/{REFUSED}"):
-        file.unlink(missing_ok=True)
-
-
-def _reasons(folder: Path) -> str:
+def _in_words(reasons: Sequence[Path]) -> str:
     """Format the reasons of a sweep's failed jobs, each after the numbers of these jobs."""
     failed: dict[str, list[str]] = {}
-    for file in sorted(_failures(folder)):
-        failed.setdefault(file.read_text(encoding="utf-8").splitlines()[0], []).append(file.parent.name)
+    for file in reasons:
+        failed.setdefault(file.read_text(encoding="utf-8").splitlines()[0], []).append(file.name)
     return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in failed.items()) or "no reason was recorded"
 
 

@@ -43,8 +43,8 @@ COMPARISON_PAGE = "comparison.html"
 """Page in such a folder."""
 ERROR = "error.txt"
 """Reason of a failure: a sentence, and under it the traceback."""
-REFUSED = "refused.txt"
-"""The same for a job of a sweep whose folder belongs to another run; it is removed at the end of the sweep."""
+FAILED = ".failed"
+"""Folder of a sweep with the reasons of its failed jobs, a file each; it is removed at the end of the sweep."""
 
 
 def finished_jobs(sweep: Path) -> list[Path]:

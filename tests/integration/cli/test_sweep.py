@@ -360,29 +360,20 @@ def test_a_reason_that_cannot_be_written_hides_no_other(tmp_path: Path, caplog: 
     assert "error.txt cannot be written" in caplog.text
 
 
-def test_a_job_that_fails_in_the_folder_of_an_earlier_one_is_no_success(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("failure", "traces"), [(UserError, {"error.txt"}), (OtherRunError, set())])
+def test_a_job_that_fails_in_the_folder_of_an_earlier_one_is_no_success_and_leaves_no_trace_in_one_of_another_run(
+    failure: type[UserError], traces: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
+    def refuse(composed: Any) -> None:
+        raise failure("other settings")
+
     for job in ("0", "1"):
         (tmp_path / job).mkdir()
         (tmp_path / job / SUMMARY).write_text("{}")
     config: Any = SimpleNamespace(tracking=Tracking(), paths=SimpleNamespace(mlruns=tmp_path))
-    reason = "1 of 1 jobs failed before the first request: 0: other settings"
-    monkeypatch.setattr(cli_run, "_compare", lambda *_: None)
-    with pytest.raises(UserError, match=reason):
-        run_sweep(lambda: write_error(UserError("other settings"), tmp_path / "0"), config, [], 1, tmp_path)
-
-
-def test_a_job_that_another_run_keeps_out_fails_and_leaves_no_trace_in_the_folder_of_that_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    def refuse(composed: Any) -> None:
-        raise OtherRunError("other settings")
-
-    (tmp_path / "0").mkdir()
-    (tmp_path / "0" / SUMMARY).write_text("{}")
-    config: Any = SimpleNamespace(tracking=Tracking(), paths=SimpleNamespace(mlruns=tmp_path))
     monkeypatch.setattr(cli_run, "to_config", refuse)
+    monkeypatch.setattr(cli_run, "_compare", lambda *_: None)
     with pytest.raises(UserError, match="1 of 1 jobs failed before the first request: 0: other settings"):
         run_sweep(lambda: run(config, str(tmp_path / "0"), "seed=1"), config, [], 1, tmp_path)
-    assert [file.name for file in (tmp_path / "0").iterdir()] == [SUMMARY]
+    assert {file.name for file in (tmp_path / "0").iterdir()} == {SUMMARY} | traces
+    assert {file.name for file in tmp_path.iterdir()} == {"0", "1"}
