@@ -6,7 +6,6 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,6 +36,7 @@ from robust_eval.gate.measured_run import MeasuredRun, read_measured, refuse_inc
 from robust_eval.gate.single_facts import single_facts
 from robust_eval.gate.verdict_files import PAGE, Report, tables, write_verdict
 from robust_eval.interop.log_as_run import is_log, logs_as_runs
+from robust_eval.question import Question
 from robust_eval.report.terminal import terminal, titled
 from robust_eval.runs.contrast import differing, listed
 from robust_eval.runs.finished_runs import kept_nothing
@@ -113,10 +113,6 @@ def _parser() -> argparse.ArgumentParser:
 def _called(words: Sequence[str]) -> Called:
     candidates = [word for word in words if "=" not in word]
     gate_lines = [as_meant(word) for word in words if word.startswith(("gate=", "gate."))]
-    for word in words:
-        if word.startswith(("until=", "gate.figures=")):
-            key = word.partition("=")[0]
-            raise UserError(f"{key} is now {DECIDED if key == 'until' else 'gate.metrics'}")
     ends = ("early_stop=", "target_half_width=")
     overrides = [word for word in words if "=" in word and not word.startswith(("gate=", "gate.", *ends))]
     early_stop = [word for word in words if word.startswith(ends)]
@@ -205,15 +201,15 @@ def _measured(call: Called, baseline: MeasuredRun, mlruns: Path, folder: Path) -
     refuse_other_settings(baseline, settings, "the candidate")
     taken: list[GateScheduler] = []
 
-    def make_schedule(early: bool, questions: Sequence[object]) -> GateScheduler:
-        taken.append(GateScheduler(questions, baseline, gate, early, config.seed))  # type: ignore[arg-type]
+    def make_schedule(questions: Sequence[Question]) -> GateScheduler:
+        taken.append(GateScheduler(questions, baseline, gate, call.early, config.seed))
         if others := len(questions) - len(taken[-1].left):
             log.warning("questions left out because the baseline did not ask them: %d", others)
         return taken[-1]
 
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        run_experiment(config, composed, folder, make_schedule=partial(make_schedule, call.early))
+        run_experiment(config, composed, folder, make_schedule=make_schedule)
     except NothingKeptError as problem:
         if not kept_nothing(folder):  # no question could be asked
             raise

@@ -358,13 +358,6 @@ def test_questions_are_taken_until_figures_are_known(tmp_path: Path):
     assert checked_overrides([]).config.target_half_width == {}
 
 
-@pytest.mark.parametrize(
-    ("overrides", "expected"), cases(__file__, "what_makes_no_sense_is_refused_before_anything_is_asked")
-)
-def test_what_makes_no_sense_is_refused_before_anything_is_asked(overrides: list[str], expected: str):
-    assert message(*overrides).startswith(expected)
-
-
 @pytest.mark.parametrize("overrides", cases(__file__, "figures_that_a_run_measures_can_end_it"))
 def test_figures_that_a_run_measures_can_end_it(overrides: list[str]):
     assert checked_overrides(overrides).config.target_half_width
