@@ -8,7 +8,6 @@ from robust_eval.config.overrides import Checked, jobs, several_values
 from robust_eval.experiment.plan import (
     Stage,
     deduplicated,
-    early_stopping_sentences,
     expected_interval,
     in_words,
     server_warnings,
@@ -61,7 +60,7 @@ def print_plan(plans: Mapping[str, Sequence[Stage]]) -> None:
     console.print("Prompt tokens are estimated; completion tokens are the maximum.")
     if len(plans) == 1 and any(stage.is_upper_bound for stage in stages):
         console.print("≤ marks an upper bound: the number depends on answers that are not available yet.")
-    for sentence in (*early_stopping_sentences(stages), *server_warnings(stages)) if len(plans) == 1 else ():
+    for sentence in server_warnings(stages) if len(plans) == 1 else ():
         console.print(f"{sentence}.")
     if any(each.choices is None for each in terms):
         console.print("Each answer counts as one request; the run probes whether one request can return several.")

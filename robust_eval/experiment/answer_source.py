@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from robust_eval.answer import (
+    DEFAULT_TEMPERATURE,
     SCHEMA,
     Answers,
     EarlyStopping,
@@ -19,28 +20,31 @@ from robust_eval.dataset.jsonl import JsonLines
 from robust_eval.error import UserError
 from robust_eval.experiment.early_stopping import (
     early_stopping_rules,
-    reasons_for_full_sampling,
     refuse_early_stopping,
-    remember_share,
 )
-from robust_eval.experiment.own_temperature import own_temperature_profile
 from robust_eval.grader.reply_grader import ReplyGrader
-from robust_eval.metric.profile_metric import FRS_METRIC, joins
-from robust_eval.metric.sampler_choice import choose_samplers
+from robust_eval.metric.profile_metric import FRS_METRIC, METHODS, THINKING_METRIC, joins
+from robust_eval.metric.sampler_choice import choose_available_samplers, choose_samplers
 from robust_eval.metric.score import Metric
+from robust_eval.metric.thinking_metric import ReasoningBudget
 from robust_eval.model.base import ALL, Request, Temperatures
+from robust_eval.model.model_config import ModelConfig
 from robust_eval.prompt.prompt import refuse_exemplars
 from robust_eval.question import Question
 from robust_eval.sampler.base import (
     ORDER,
+    REASONING,
+    TURN,
     Conditions,
     Sampler,
+    at_temperatures,
     clip_to_supported,
     greedy_requests,
     highest_temperature,
 )
 from robust_eval.sampler.recorded_answers import RecordedAnswers
 from robust_eval.sampler.steps import Steps, VerdictsOf, plan_steps, run_steps
+from robust_eval.sampler.thinking import Thinking
 from robust_eval.store.stored_model import StoredModel
 
 log = logging.getLogger(__name__)
@@ -52,6 +56,16 @@ RELIABILITY = "reliability"
 """Name of the metric with which a profile asks them."""
 PLURALITY_DRAWS = 5
 """Number of draws whose most frequent answer replaces the greedy one of a model without temperature 0."""
+
+_PERTURBATIONS = {
+    "rewrite": "rewording",
+    "trial": "repetition",
+    ORDER: "order of choices",
+    TURN: "pushback",
+    REASONING: "reasoning effort",
+}
+"""Perturbations that need no temperature, by the axes of their samplers."""
+_EFFORTS = ("low", "high")
 
 
 class UnanswerableQuestions(NamedTuple):
@@ -80,8 +94,6 @@ class SampledSource:
     """Temperatures that the model supports."""
     early_stopping: Mapping[str, EarlyStopping] = field(default_factory=dict)
     """Early-stopping rule of each sampler that has one."""
-    early_stopping_possible: Sequence[str] = ()
-    """Samplers without early stopping that could use it."""
     only_selecting: Mapping[str, Sampler] = field(default_factory=dict)
     """Samplers that select questions and ask nothing else: those of temperatures, for a model without."""
     profile_sentence: str = ""
@@ -197,7 +209,6 @@ class SampledSource:
                 log.info(
                     "%s: %d of %d answers were enough to determine all breaking temperatures", stage, requested, planned
                 )
-                remember_share(self.model.identity, requested, planned)
         return answers
 
     def answers_to_unanswerable(self) -> Answers:
@@ -272,7 +283,7 @@ def answer_source(
     if config.recorded is not None:
         refuse_early_stopping(config.recorded, metrics)
         return config.recorded, metrics
-    uses_judge, name = reply_grader.grader.uses_judge, model.config.name
+    name = model.config.name
     samplers = {key: each.of_model(key, model.config.remote, name) for key, each in config.sampler.items()}
     supported = model.temperatures(highest_temperature(samplers.values()))
     own = own_temperature_profile(samplers, metrics, model.config, supported)
@@ -289,7 +300,6 @@ def answer_source(
         )
     if sentence:
         log.warning(sentence)
-    rules = early_stopping_rules(samplers, metrics, uses_judge)
     source = SampledSource(
         samplers,
         model,
@@ -297,12 +307,7 @@ def answer_source(
         config.seed,
         top_logprobs=top_logprobs,
         supported_temperatures=supported,
-        early_stopping=rules,
-        early_stopping_possible=[
-            key
-            for key in samplers
-            if key not in rules and not reasons_for_full_sampling(key, samplers, metrics, uses_judge)
-        ],
+        early_stopping=early_stopping_rules(samplers, metrics, reply_grader.grader.uses_judge),
         only_selecting=own.only_selecting if own else {},
         profile_sentence=sentence,
     )
@@ -330,3 +335,61 @@ def _unanswerable(source: SampledSource, metrics: Mapping[str, Metric]) -> Unans
         log.info("the profile leaves out questions without an answer: %s", problem)
         return None
     return UnanswerableQuestions(sampler, questions)
+
+
+class OwnTemperatureProfile(NamedTuple):
+    """Profile at a model's own temperature: its samplers and metrics, the samplers of temperatures, which only select
+    facts before the others, and a sentence on the choice.
+    """
+
+    samplers: dict[str, Sampler]
+    metrics: dict[str, Metric]
+    only_selecting: dict[str, Sampler]
+    sentence: str
+
+
+def own_temperature_profile(
+    samplers: Mapping[str, Sampler], metrics: Mapping[str, Metric], model: ModelConfig, supported: Temperatures
+) -> OwnTemperatureProfile | None:
+    """Return the profile of a model without a temperature parameter: all perturbations that the model allows. Its
+    samplers at several temperatures only select facts.
+
+    None for another model, for metrics that are no profile, and if no perturbation is left.
+    """
+    swept = {key for key, sampler in samplers.items() if sampler.axis == "temperature"}
+    if not (supported.default_only and swept and metrics.keys() >= {*METHODS}):
+        return None
+    chosen, missing = {**metrics}, {"temperature": "it needs several"}
+    at_default = {key: at_temperatures(sampler, [DEFAULT_TEMPERATURE]) for key, sampler in samplers.items()}
+    if not any(sampler.axis == REASONING for sampler in samplers.values()):
+        if reason := _without_effort(model, supported):
+            missing[_PERTURBATIONS[REASONING]] = reason
+        else:
+            thinking = Thinking(budgets=[*_EFFORTS], prompts=next(iter(at_default.values())).prompts)
+            at_default[THINKING_METRIC] = at_temperatures(
+                thinking.of_model(THINKING_METRIC, True, model.name), [DEFAULT_TEMPERATURE]
+            )
+            chosen[THINKING_METRIC] = ReasoningBudget()
+    perturbing = {key: sampler for key, sampler in at_default.items() if key not in swept}
+    if not perturbing:
+        return None
+    if not any(sampler.axis == TURN for sampler in perturbing.values()) and not model.service_limits().chat:
+        missing[_PERTURBATIONS[TURN]] = "it needs model.prompt_style=chat"
+    names = dict.fromkeys(_PERTURBATIONS[each.axis] for each in perturbing.values() if each.axis in _PERTURBATIONS)
+    return OwnTemperatureProfile(
+        perturbing,
+        {name: chosen[name] for name in choose_available_samplers(chosen, perturbing)},
+        {key: at_default[key] for key in at_default if key in swept},
+        f"{model.name} accepts no temperature: the profile uses {', '.join(names)}, at the model's own temperature, "
+        f"and leaves out {', '.join(f'{name} ({reason})' for name, reason in missing.items())}.",
+    )
+
+
+def _without_effort(model: ModelConfig, supported: Temperatures) -> str:
+    """Return the reason why a model at its own temperature cannot compare reasoning efforts; empty if it can."""
+    if getattr(model, "reasoning_effort", None) is not None:
+        return "model.reasoning_effort sets one"
+    if not supported.takes_effort:
+        skipped = getattr(model, "takes_temperature", None) is False
+        return "model.takes_temperature=false skips its probe" if skipped else "the server accepts no reasoning_effort"
+    return "" if getattr(model, "max_completion_tokens", None) else "it needs model.max_completion_tokens"

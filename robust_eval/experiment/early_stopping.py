@@ -1,26 +1,16 @@
-"""Early stopping of trials: its rules, the reasons against it, and the share of answers that it is expected to need."""
+"""Early stopping of trials: its rules, and the reasons against it."""
 
-import hashlib
-import json
 import logging
-import math
 from collections.abc import Mapping
-from typing import Any
 
 from robust_eval.answer import EarlyStopping
 from robust_eval.error import UserError
 from robust_eval.metric.sampler_choice import choose_samplers
 from robust_eval.metric.score import Metric
-from robust_eval.runtime.cache import cached_choice, store_choice
-from robust_eval.runtime.text import number
 from robust_eval.sampler.base import Conditions, Sampler
 from robust_eval.sampler.recorded_answers import RecordedAnswers
 
 log = logging.getLogger(__name__)
-
-_MEMORY = "asked_share"
-DEFAULT_SHARE = 0.5
-"""Expected share without an earlier run."""
 
 
 def early_stopping_rules(
@@ -33,20 +23,14 @@ def early_stopping_rules(
     rules = {}
     for name, sampler in samplers.items():
         if sampler.early_stop:
-            if reasons := reasons_for_full_sampling(name, samplers, metrics, uses_judge):
+            thresholds, reasons = _thresholds_and_reasons(metrics, samplers, name)
+            late = ["the judge grades answers only after all have been sampled"] if uses_judge else []
+            if reasons := [*reasons, *late, *sampler.full_sampling_reasons()]:
                 log.warning("sampler=%s ignores early_stop=true: %s", name, "; ".join(reasons))
             else:
-                (threshold,) = _thresholds_and_reasons(metrics, samplers, name)[0]
+                (threshold,) = thresholds
                 rules[name] = EarlyStopping(tuple(sampler.temperatures), threshold)
     return rules
-
-
-def reasons_for_full_sampling(
-    name: str, samplers: Mapping[str, Sampler], metrics: Mapping[str, Metric], uses_judge: bool
-) -> list[str]:
-    """Return the reasons against early stopping of a sampler; none if metrics read only breaking temperatures."""
-    late = ["the judge grades answers only after all have been sampled"] if uses_judge else []
-    return [*_thresholds_and_reasons(metrics, samplers, name)[1], *late, *samplers[name].full_sampling_reasons()]
 
 
 def refuse_early_stopping(file: RecordedAnswers, metrics: Mapping[str, Metric]) -> None:
@@ -73,23 +57,3 @@ def _thresholds_and_reasons(
     if len(thresholds) > 1:
         reasons.append(f"metrics have several thresholds ({', '.join(f'{each:g}' for each in thresholds)})")
     return thresholds, reasons if readers else ["no metric reads it"]
-
-
-def remember_share(identity: Mapping[str, Any], requested: int, planned: int) -> None:
-    """Cache the share of planned answers that a run with early stopping requested of a model with this ``identity``."""
-    store_choice(_MEMORY, _digest(identity), repr(requested / planned))
-
-
-def expected_share(identity: Mapping[str, Any]) -> tuple[float, str]:
-    """Return the share of answers that early stopping is expected to need for a model, and the reason."""
-    try:
-        share = float(cached_choice(_MEMORY, _digest(identity)) or "")
-    except ValueError:  # a missing or damaged file of the cache
-        share = math.nan
-    if not 0 <= share <= 1:
-        return DEFAULT_SHARE, "assuming half, because there is no earlier run of this model"
-    return share, f"{number(share, '.0%')}, as in the last such run of this model"
-
-
-def _digest(identity: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]

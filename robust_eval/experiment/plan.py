@@ -17,7 +17,6 @@ from robust_eval.answer import SAMPLER, Answers, at_temperature
 from robust_eval.config.config import Config
 from robust_eval.error import UserError
 from robust_eval.experiment.answer_source import UNANSWERABLE_STAGE, AnswerSource, SampledSource, answer_source
-from robust_eval.experiment.early_stopping import expected_share
 from robust_eval.experiment.load import load
 from robust_eval.experiment.models import Models
 from robust_eval.experiment.scoring import Scoring
@@ -55,8 +54,6 @@ class Stage:
     missing: Sequence[Request]
     is_upper_bound: bool
     """True for an upper bound, because later requests depend on answers that are not sampled yet."""
-    early_stop: bool | None = None
-    """True with early stopping, False if early stopping is possible, None if it is not."""
     times: Sequence[int] | None = None
     """Number of requests for which each missing one stands; None: one each."""
 
@@ -109,7 +106,7 @@ def check_plan(
             stages = plan(questions, rewriter, writer, source, aggregators, may_end_early)
             check(stages)
         log.info("to request: %s", in_words(stages))
-        for sentence in (*early_stopping_sentences(stages), *server_warnings(stages)):
+        for sentence in server_warnings(stages):
             log.info(sentence)
 
 
@@ -168,10 +165,8 @@ def plan(
             if not requests:
                 continue
             missing, stored = source.missing(name, selected, graded)
-            stops = name in source.early_stopping
-            is_upper_bound = uncertain or stops or source.samplers[name].axis in (TURN, REASONING)
-            early_stop = stops if stops or name in source.early_stopping_possible else None
-            stages.append(Stage(stage, model, len(requests), missing, is_upper_bound, early_stop))
+            may_be_fewer = name in source.early_stopping or source.samplers[name].axis in (TURN, REASONING)
+            stages.append(Stage(stage, model, len(requests), missing, uncertain or may_be_fewer))
             if reply_grader.grader.uses_judge:
                 verdicts += _verdicts_on(reply_grader, selected, requests, stored)
             if stage != UNANSWERABLE_STAGE and name in aggregators and aggregators[name].uses_judge:
@@ -334,23 +329,6 @@ def in_words(stages: Sequence[Stage]) -> str:
         f"{whole.prompt_tokens:,} prompt tokens, "
         f"at most {whole.completion_tokens:,} completion tokens{reasoning}{cost}{time}"
     )
-
-
-def early_stopping_sentences(stages: Sequence[Stage]) -> list[str]:
-    """Return a sentence for each planned stage with early stopping, and each of a served model that could have it."""
-    sentences = []
-    for stage in stages:
-        answers = stage.workload().answers
-        share, reason = expected_share(stage.model.identity)
-        about = f"about {math.ceil(share * answers):,} of {answers:,} {stage.name}"
-        if stage.early_stop and answers:
-            sentences.append(f"sampler.early_stop=true: {about} are expected ({reason})")
-        elif stage.early_stop is False and answers and stage.model.config.remote:
-            sentences.append(
-                f"sampler.early_stop=true would request {about} and give the same breaking temperatures and FRS, but "
-                f"not the accuracy at each temperature or the certainty of replies ({reason})"
-            )
-    return sentences
 
 
 SILENT_BUDGETS = (

@@ -13,7 +13,7 @@ from experiments import ask, configuration
 from scripted_server import Body, ScriptedServer, certain_choice, scripted_server
 
 from robust_eval.cli import gate
-from robust_eval.experiment.own_temperature import own_temperature_profile
+from robust_eval.experiment.answer_source import own_temperature_profile
 from robust_eval.experiment.plan import stages_of
 from robust_eval.model.base import Temperatures
 from robust_eval.plot.figure_registry import registered
