@@ -91,13 +91,13 @@ def as_a_run(values: Floats, wanted: float) -> tuple[float, float, int]:
     taking = SequentialScheduler({FIGURE: wanted}, [Question(f"{number}", "") for number in range(len(values))], seed=0)
     scores: dict[str, Score] = {}
     while taking.next(scores):
-        taken = values[: taking.taken]  # in which order does not matter, as they are random
+        taken = values[: len(taking.taken)]  # in which order does not matter, as they are random
         low, high = mean_bounds(taken, SHARE)
         ids = [f"{number}" for number in range(len(taken))]
         estimate = Estimate(float(taken.mean()), low, high)
         scores = {"frs": Score(ids, {FIGURE: estimate}, by_question={FIGURE: taken}, limits={FIGURE: SHARE})}
     _, low, high = taking.reported(scores)["frs"].values[FIGURE]
-    return low, high, taking.taken
+    return low, high, len(taking.taken)
 
 
 if __name__ == "__main__":

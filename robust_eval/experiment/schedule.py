@@ -2,9 +2,10 @@
 
 import logging
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from statistics import NormalDist
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -39,20 +40,34 @@ class MetricProgress(NamedTuple):
     n: int
 
 
-class QuestionScheduler(Protocol):
-    """Scheduler of the questions of a run; ``left`` are those of later blocks.
+class QuestionScheduler:
+    """Scheduler of the questions of a run: ``taken`` are those of the blocks so far, ``left`` those of later blocks.
 
-    ``end_reason`` has the setting by which it ends before these, and the remedy.
+    With a ``seed``, they come in blocks in a seeded order, which does not depend on other questions of the data set;
+    groups stay together. Without one, all questions are one block. ``end_reason`` has the setting by which the schedule
+    ends before the questions that are left, and the remedy.
     """
 
-    left: list[Question]
     end_reason: tuple[str, str]
+
+    def __init__(self, questions: Sequence[Question], seed: int | None) -> None:
+        self.left = list(questions) if seed is None else seeded_order(questions, seed)
+        self.taken: list[Question] = []
+        self._unit = {question.id: resampling_unit(question) for question in questions}
 
     def next(self, scores: Mapping[str, Score]) -> list[Question]:
         """Return the next questions of the run, given the scores so far; none if these suffice, or none is left."""
+        block, self.left = split_at_group_boundary(self.left, self._block_size(scores))
+        self.taken += block
+        return block
+
+    def _block_size(self, scores: Mapping[str, Score]) -> int:
+        """Return the minimum number of questions of the next block."""
+        raise NotImplementedError
 
     def in_words(self, scores: Mapping[str, Score]) -> str:
-        """Return the schedule's progress message; empty if all questions are taken at once."""
+        """Return the schedule's progress message; empty if all questions are one block."""
+        raise NotImplementedError
 
     def reported(self, scores: dict[str, Score]) -> dict[str, Score]:
         """Return the scores of a finished schedule for the report, by default unchanged."""
@@ -63,33 +78,20 @@ class SequentialScheduler(QuestionScheduler):
     """Sequential schedule: all questions at once, or blocks until the intervals of metrics are narrow enough.
 
     ``targets`` maps metrics to the target half-widths of their 95 % intervals; if it is empty, all questions are one
-    block. Otherwise they come in a seeded order, which does not depend on other questions of the data set; groups stay
-    together. The first block has :data:`MIN_UNITS` questions. Each further block has half the number that the widest
-    interval seems to need, and at least :data:`BLOCK`.
+    block. Otherwise the first block has :data:`MIN_UNITS` questions. Each further block has half the number that the
+    widest interval seems to need, and at least :data:`BLOCK`.
     """
 
     def __init__(self, targets: Mapping[str, float], questions: Sequence[Question], seed: int) -> None:
+        super().__init__(questions, seed if targets else None)
         self.targets = targets
         widths = ", ".join(f"{name}: {width}" for name, width in targets.items())
         self.end_reason = (f"target_half_width={{{widths}}}", "Set target_half_width=null to ask all.")
-        self.left = seeded_order(questions, seed) if targets else list(questions)
-        self.taken = 0
-        self._unit = {question.id: resampling_unit(question) for question in questions}
 
-    def next(self, scores: Mapping[str, Score]) -> list[Question]:
-        """Return the next block of questions, given the scores so far; none if these suffice, or no question is left.
-
-        Raises UserError for a metric that is not a measured mean over questions.
-        """
+    def _block_size(self, scores: Mapping[str, Score]) -> int:
         if not self.targets:
-            more = len(self.left)
-        elif not self.taken:
-            more = MIN_UNITS
-        else:
-            more = self._missing(scores)
-        block, self.left = split_at_group_boundary(self.left, more)
-        self.taken += len(block)
-        return block
+            return len(self.left)
+        return self._missing(scores) if self.taken else MIN_UNITS
 
     def in_words(self, scores: Mapping[str, Score]) -> str:
         """Return the progress of the metrics, and the number of questions so far; empty without a target."""
@@ -100,7 +102,7 @@ class SequentialScheduler(QuestionScheduler):
             f"(target: ± {self.targets[name]:g})"
             for name, progress in self._progress(scores).items()
         ]
-        of = f"{self.taken:,} of {self.taken + len(self.left):,} questions"
+        of = f"{len(self.taken):,} of {len(self.taken) + len(self.left):,} questions"
         return f"target_half_width: {of}: {', '.join(metrics) or 'nothing to measure yet'}"
 
     def reported(self, scores: dict[str, Score]) -> dict[str, Score]:
@@ -113,10 +115,13 @@ class SequentialScheduler(QuestionScheduler):
         return {key: _with_stretched(score, progress) for key, score in scores.items()}
 
     def _missing(self, scores: Mapping[str, Score]) -> int:
-        """Return the number of questions to schedule next; 0 if every interval is narrow enough."""
+        """Return the number of questions to schedule next; 0 if every interval is narrow enough.
+
+        Raises UserError for a metric that is not a measured mean over questions.
+        """
         times = [_times(progress, self.targets[name]) for name, progress in self._progress(scores).items()]
         more = max(times, default=2.0) - 1
-        return max(BLOCK, math.ceil(self.taken * more / 2)) if more > ROUNDING else 0
+        return max(BLOCK, math.ceil(len(self.taken) * more / 2)) if more > ROUNDING else 0
 
     def _progress(self, scores: Mapping[str, Score]) -> dict[str, MetricProgress]:
         """Return the progress of each metric with a target; empty before a question is kept."""
@@ -200,7 +205,7 @@ class GateScheduler(QuestionScheduler):
     """Schedule of the ``baseline`` run's questions for a candidate of the gate.
 
     With ``early``, they come in blocks in a seeded order, and end as soon as the intervals that hold at any time decide
-    PASS or FAIL. ``order`` has the id and the text of the scheduled questions.
+    PASS or FAIL.
     """
 
     end_reason = ("early_stop=true of the gate", "Omit early_stop=true to ask all.")
@@ -211,24 +216,23 @@ class GateScheduler(QuestionScheduler):
         keys = {(question.id, question.title): question.key for question in questions}
         shared = set(shared_questions(baseline, keys, "the candidate"))
         own = [question for question in questions if (question.id, question.title) in shared]
+        super().__init__(own, seed if early else None)
         self._baseline, self._settings, self._early = baseline, settings, early
-        self.left = seeded_order(own, seed) if early else own
-        self._unit = {question.id: resampling_unit(question) for question in own}
         self._grouped = any(question.group for question in own)
-        sizes: dict[tuple[str, str], int] = {}
-        for each in self._unit.values():
-            sizes[each] = sizes.get(each, 0) + 1
-        self._largest = max(sizes.values())
-        self.order: list[tuple[str, str]] = []
+        self._largest = max(Counter(self._unit.values()).values())
 
-    def next(self, scores: Mapping[str, Score]) -> list[Question]:
-        """Return the gate's next questions; none if the gate is decided, or no question is left."""
-        if self.order and self._early and joint_outcome(self._verdicts(scores)) != "INCONCLUSIVE":
-            return []
-        most = len(self.left) if not self._early else max(BLOCK, len(self.order) // 5) if self.order else MIN_UNITS
-        block, self.left = split_at_group_boundary(self.left, most)
-        self.order += [(question.id, question.title) for question in block]
-        return block
+    @property
+    def order(self) -> list[tuple[str, str]]:
+        """Id and text of the questions that the gate has asked, in their order."""
+        return [(question.id, question.title) for question in self.taken]
+
+    def _block_size(self, scores: Mapping[str, Score]) -> int:
+        if not self._early:
+            return len(self.left)
+        if not self.taken:
+            return MIN_UNITS
+        is_decided = joint_outcome(self._verdicts(scores)) != "INCONCLUSIVE"
+        return 0 if is_decided else max(BLOCK, len(self.taken) // 5)
 
     def in_words(self, scores: Mapping[str, Score]) -> str:
         """Return the progress of the gate's differences; empty if all questions are one block."""
@@ -240,18 +244,18 @@ class GateScheduler(QuestionScheduler):
             else f"{each.name} unknown (no fact is known to both)"
             for each in self._verdicts(scores)
         ]
-        return f"gate: {len(self.order):,} of {len(self.order) + len(self.left):,} questions: {', '.join(verdicts)}"
+        return f"gate: {len(self.taken):,} of {len(self.taken) + len(self.left):,} questions: {', '.join(verdicts)}"
 
     def _verdicts(self, scores: Mapping[str, Score]) -> list[MetricVerdict]:
         """Return the gate's verdicts on the metrics so far."""
-        place = {question_id: row for row, (question_id, _) in enumerate(self.order)}
-        groups = np.array([" ".join(self._unit[question_id]) for question_id, _ in self.order])
+        place = {question.id: row for row, question in enumerate(self.taken)}
+        groups = np.array([" ".join(self._unit[question.id]) for question in self.taken])
         rows = {key: row for row, key in enumerate(self._baseline.run.keys())}
         asked = [rows[key] for key in self.order]
         differences = []
         for name, margin in self._settings.metrics.items():
             score = next((score for score in scores.values() if name in score.by_question), None)
-            values: Floats = np.full(len(self.order), np.nan)
+            values: Floats = np.full(len(self.taken), np.nan)
             if score is not None:
                 for question_id, value in zip(score.question_ids, score.by_question[name].tolist(), strict=True):
                     values[place[question_id]] = value
