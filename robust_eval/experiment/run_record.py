@@ -223,17 +223,15 @@ def record_result(result: Result, folder: Path, record: Run) -> None:
 
 MAX_EXAMPLES = 3
 """Maximum number of differing answers in the sentence."""
-_KEY = ("question_id", "rewrite", "temperature", "trial")
+_KEY = ("question_id", "rewrite", "temperature", "trial", SAMPLER)
 _MISSING = (None, None, None)
 
 
 def answer_differences(before: Path, after: Path) -> str:
     """Return how a repeated run's answers in two files differ, as one sentence. Raises UserError if one holds none."""
     tables = [read_answers(file) for file in (before, after)]
-    has_samplers = all(table[SAMPLER].null_count == 0 for table in tables)  # a run with one need not name it
-    key = (*_KEY, SAMPLER) if has_samplers else _KEY
     columns = ("text", "token_ids", "token_logprobs")
-    first, second = (dict(zip(rows(table, *key), rows(table, *columns), strict=True)) for table in tables)
+    first, second = (dict(zip(rows(table, *_KEY), rows(table, *columns), strict=True)) for table in tables)
     pairs = {each: (first.get(each, _MISSING), second.get(each, _MISSING)) for each in first.keys() | second.keys()}
     differing = sorted(each for each, (one, other) in pairs.items() if one[:2] != other[:2])
     same = [(one[2], other[2]) for one, other in pairs.values() if one[:2] == other[:2]]
@@ -242,12 +240,12 @@ def answer_differences(before: Path, after: Path) -> str:
     if not differing:
         return f"all {len(pairs):,} answers are the same, with {logprobs}"
     examples = []
-    for question, rewrite, temperature, trial, *sampler in differing[:MAX_EXAMPLES]:
-        texts = [text for text, *_ in pairs[question, rewrite, temperature, trial, *sampler]]
+    for question, rewrite, temperature, trial, sampler in differing[:MAX_EXAMPLES]:
+        texts = [text for text, *_ in pairs[question, rewrite, temperature, trial, sampler]]
         change = " → ".join("missing" if text is None else repr(text) for text in texts)
         change = change if texts[0] != texts[1] else f"{texts[0]!r} (same text, different tokens)"
         wording = f", rewrite {rewrite}," if rewrite else ""
-        condition = f"at t = {temperature_name(temperature)}, trial {trial}{f' ({sampler[0]})' if sampler else ''}"
+        condition = f"at t = {temperature_name(temperature)}, trial {trial}{f' ({sampler})' if sampler else ''}"
         examples.append(f"question {question}{wording} {condition}: {change}")
     counts = f"{len(differing):,} of {len(pairs):,} answers differ{'s' if len(differing) == 1 else ''}"
     return f"{counts}, for example {'; '.join(examples)}; the others have {logprobs}"

@@ -49,12 +49,6 @@ def test_the_same_condition_of_two_samplers_is_two_answers(tmp_path: Path):
     )
 
 
-def test_a_run_of_before_samplers_were_written_down_is_answer_differences_without(tmp_path: Path):
-    write_parquet(answer_table(ROWS), tmp_path / "first")
-    write_parquet(concat_by_sampler({"repetition": answer_table(ROWS)}), tmp_path / "second")
-    assert answer_differences(tmp_path / "first", tmp_path / "second").startswith("all 3 answers are the same")
-
-
 def test_a_table_that_is_none_of_answers_is_refused(tmp_path: Path):
     write_parquet(pa.table({"a": [1]}), tmp_path / "first")
     with pytest.raises(UserError, match="is not an answer table"):
