@@ -1,6 +1,6 @@
 """Compose and run an experiment in this process, and print what it found, as the command does."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +8,7 @@ from pathlib import Path
 import hydra
 import pytest
 from omegaconf import DictConfig
+from tiny_model import plain_settings, save_tiny_model
 
 from robust_eval.config.checks import to_config
 from robust_eval.config.config import Config
@@ -54,6 +55,25 @@ def run_experiment(
         result, store, _ = run(config, settings, folder)
     print_summary(result, folder, store, config.tracking.command(Path(config.paths.mlruns)))
     return result
+
+
+Runs = Callable[..., tuple[Result, Path]]
+"""Runs an experiment with overrides in a new folder, and returns its result and the folder."""
+
+
+def runs_of_tiny_model(
+    factory: pytest.TempPathFactory, *settings: str, letters: bool = True, shared: bool = True
+) -> Runs:
+    """Runs of a tiny random model, which share a store unless ``shared`` is False."""
+    model, place = save_tiny_model(factory.mktemp("model"), letters=letters), factory.mktemp("runs")
+    fixed = [*plain_settings(model), "engine.threads=1", "tracking=none", *settings]
+
+    def run(*overrides: str, figures: bool = False) -> tuple[Result, Path]:
+        folder = factory.mktemp("run")
+        mlruns = place if shared else folder / "mlruns"
+        return run_experiment(folder, *fixed, f"paths.mlruns={mlruns}", *overrides, figures=figures), folder
+
+    return run
 
 
 def served(url: str) -> list[str]:

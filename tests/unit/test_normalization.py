@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from json_lines import cases, json_lines
+from json_lines import json_lines
 
 from robust_eval.normalization import first_line, forms, normalize
 
@@ -75,26 +75,6 @@ def test_an_apostrophe_in_a_word_gives_two_forms():
         ("o brien", "obrien"),
         ("dogs",),
     ]
-
-
-@pytest.mark.parametrize(("text", "expected"), cases(__file__, "thousands_separators_are_joined_before_a_comma"))
-def test_thousands_separators_are_joined_before_a_comma(text, expected):
-    assert normalize(text) == expected
-
-
-@pytest.mark.parametrize("text", ["a  hundred", "a\thundred", " a hundred", "a\u00a0hundred"])
-def test_a_hundred_is_a_number_whatever_the_white_space(text):
-    assert normalize(text) == "100"
-
-
-@pytest.mark.parametrize(("words", "digits"), cases(__file__, "number_words_equal_digits_before_a_scale_word"))
-def test_number_words_equal_digits_before_a_scale_word(words, digits):
-    assert normalize(words) == normalize(digits)
-
-
-@pytest.mark.parametrize("text", ["(-5)", "**-5**", '"-5"', "[−5]"])
-def test_the_minus_sign_of_a_number_is_kept_inside_brackets_emphasis_and_quotes(text):
-    assert normalize(text) == "-5"
 
 
 @pytest.mark.parametrize("conjunction", [True, False])

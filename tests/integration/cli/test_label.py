@@ -25,7 +25,6 @@ from labelled_run import FALSE, TEMPERATURES, labelled_run, truth
 from playwright.sync_api import Browser, expect
 
 from robust_eval.cli import label as command
-from robust_eval.error import UserError
 from robust_eval.experiment.scoring import LabelledRun
 from robust_eval.labels.label_file import LABELS
 from robust_eval.labels.label_sample import sample
@@ -289,11 +288,6 @@ def test_labels_made_elsewhere_are_taken(run: Path, label: Label, tmp_path: Path
     mine.assign(id="nobody").to_json(tmp_path / "others.jsonl", orient="records", lines=True)
     with pytest.raises(SystemExit):
         label(run, "--read", tmp_path / "others.jsonl")
-
-
-def test_a_folder_that_is_no_run_is_refused(tmp_path: Path):
-    with pytest.raises(UserError, match="there is no folder"):
-        LabelledRun.read(tmp_path / "none")
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """MultiQ&A from the questions to the report, with a tiny random model."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -9,16 +8,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from experiments import run_experiment
-from json_lines import cases
-from tiny_model import plain_settings, save_tiny_model
+from experiments import Runs, runs_of_tiny_model
 
 from robust_eval.aggregator.base import ENSEMBLE
 from robust_eval.answer import SAMPLER, SCHEMA
 from robust_eval.error import UserError
-from robust_eval.tracking.result import Result
 
-Ask = Callable[..., tuple[Result, Path]]
 OF_QUESTIONS = [
     *("accuracy", "worst", "best", "plurality", "difficulty", "base_minus_difficulty"),
     *("certainty", "m2", "semantic_entropy"),
@@ -28,28 +23,10 @@ OF_ALL = ["kappa", "kappa_free", "alpha", "alpha_of_raters", "count.unrated", "c
 
 
 @pytest.fixture(scope="module")
-def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_tiny_model(tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture(scope="module")
-def ask(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Ask:
-    """Run an experiment on four questions."""
-
-    def run(*overrides: str) -> tuple[Result, Path]:
-        folder = tmp_path_factory.mktemp("run")
-        settings = [
-            *plain_settings(tiny_folder),
-            "dataset=physics",
-            "dataset.limit=3",
-            *([] if "sampler=exact" in overrides else SHORT),
-            "engine.threads=1",
-            "tracking=none",
-            f"paths.mlruns={folder / 'mlruns'}",
-        ]
-        return run_experiment(folder, *settings, *overrides), folder
-
-    return run
+def ask(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    """Run an experiment on three questions."""
+    settings = ("dataset=physics", "dataset.limit=3", *SHORT)
+    return runs_of_tiny_model(tmp_path_factory, *settings, letters=False, shared=False)
 
 
 def sampled(folder: Path) -> pa.Table:
@@ -69,7 +46,7 @@ def voting(graded: pa.Table) -> list[tuple[str, float]]:
 
 
 @pytest.mark.parametrize("dataset", ["physics", "passages"])
-def test_the_preset_leaves_votes_a_table_of_agreement_and_its_curves(ask: Ask, dataset: str):
+def test_the_preset_leaves_votes_a_table_of_agreement_and_its_curves(ask: Runs, dataset: str):
     result, folder = ask("experiment=multiqa", "aggregator=text", f"dataset={dataset}")
     both = pq.read_table(folder / "graded.parquet")
     assert both.schema.names == [*SCHEMA.names, SAMPLER, ENSEMBLE]
@@ -98,7 +75,7 @@ def test_the_preset_leaves_votes_a_table_of_agreement_and_its_curves(ask: Ask, d
     assert (folder / "report.html").is_file()
 
 
-def test_what_ranked_the_answers_is_on_the_record_where_it_is_not_what_was_named(ask: Ask, tmp_path: Path):
+def test_what_ranked_the_answers_is_on_the_record_where_it_is_not_what_was_named(ask: Runs, tmp_path: Path):
     one_cluster = ("experiment=multiqa", "dataset=passages", "dataset.limit=2", "aggregator.threshold=2")
     result, _ = ask(*one_cluster, f"aggregator.cross_encoder={tmp_path}/gone")
     assert result.description["aggregator.cross_encoder"] == f"{tmp_path}/gone"
@@ -106,7 +83,7 @@ def test_what_ranked_the_answers_is_on_the_record_where_it_is_not_what_was_named
     assert result.description["loaded.aggregator.ranked_by"] == f"sentence-embedding model {sentence_model}"
 
 
-def test_all_metrics_score_the_same_answers_at_several_temperatures(ask: Ask):
+def test_all_metrics_score_the_same_answers_at_several_temperatures(ask: Runs):
     result, folder = ask(
         "sampler=perturbation",
         "sampler.perturbation.temperatures=[0.5,1.0]",
@@ -130,7 +107,7 @@ def test_all_metrics_score_the_same_answers_at_several_temperatures(ask: Ask):
     assert set(result.scores) == {"agreement", "certainty", "frs", "greedy"}
 
 
-def test_rewrites_come_from_a_file_of_their_own_and_undefined_figures_are_null(ask: Ask, tmp_path: Path):
+def test_rewrites_come_from_a_file_of_their_own_and_undefined_figures_are_null(ask: Runs, tmp_path: Path):
     file = tmp_path / "rewrites.jsonl"
     file.write_text('{"id": "physics-002", "rewrites": ["So?", "And why?"]}\n')
     result, folder = ask("experiment=multiqa", "aggregator=text", f"rewriter.file={file}")
@@ -144,27 +121,24 @@ def test_rewrites_come_from_a_file_of_their_own_and_undefined_figures_are_null(a
 
 
 @pytest.mark.parametrize(
-    ("settings", "start"), cases(__file__, "what_cannot_be_scored_is_refused_before_a_model_is_loaded")
+    ("more", "start"),
+    [
+        ([], "none of the questions has rewrites"),
+        (["rewriter.file={}/none.jsonl"], r"rewriter\.file: .*/none\.jsonl cannot be read: "),
+    ],
 )
-def test_what_cannot_be_scored_is_refused_before_a_model_is_loaded(
-    ask: Ask, settings: list[str], start: str, tmp_path: Path
+def test_questions_without_rewrites_are_refused_before_a_model_is_loaded(
+    ask: Runs, more: list[str], start: str, tmp_path: Path
 ):
+    (tmp_path / "mine.jsonl").write_text('{"id": "1", "question": "Why?", "answers": ["because"]}\n')
     (tmp_path / "config.json").write_text("{}")  # what looks like a model, and cannot be loaded
-    with pytest.raises(UserError) as problem:
-        ask(*settings, f"model.path={tmp_path}")
-    assert str(problem.value).startswith(start)
-
-
-def test_questions_without_rewrites_are_refused_before_a_model_is_loaded(ask: Ask, tmp_path: Path):
-    file = tmp_path / "mine.jsonl"
-    file.write_text('{"id": "1", "question": "Why?", "answers": ["because"]}\n')
-    (tmp_path / "config.json").write_text("{}")  # what looks like a model, and cannot be loaded
-    with pytest.raises(UserError, match=r"^none of the questions has rewrites"):
-        ask("experiment=multiqa", "dataset=jsonl", f"dataset.path={file}", f"model.path={tmp_path}")
+    own = [line.format(tmp_path) for line in ("dataset.path={}/mine.jsonl", "model.path={}", *more)]
+    with pytest.raises(UserError, match=f"^{start}"):
+        ask("experiment=multiqa", "dataset=jsonl", *own)
 
 
 def test_questions_without_rewrites_are_counted_once_for_all_blocks(
-    ask: Ask, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ask: Runs, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     file = tmp_path / "mine.jsonl"
     lines = [

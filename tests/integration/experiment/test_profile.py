@@ -2,27 +2,21 @@
 
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from experiments import configuration, run_experiment
-from json_lines import cases
-from tiny_model import KNOWN, plain_settings, save_tiny_model
+from experiments import Runs, configuration, run_experiment, runs_of_tiny_model
+from tiny_model import KNOWN, save_tiny_model
 
 from robust_eval.answer import rows
-from robust_eval.config.overrides import checked_overrides
-from robust_eval.config.schema import register
-from robust_eval.error import UserError
 from robust_eval.experiment.answer_source import UNANSWERABLE_STAGE
 from robust_eval.experiment.plan import stages_of
 from robust_eval.plot.figure_registry import registered
 from robust_eval.tracking.result import Result
 
-Ask = Callable[..., tuple[Result, Path]]
 METHODS = ("temperature_sweep", "perturbation", "repetition")
 SMALL = {
     "temperature_sweep": ["temperatures=[0.5,1.0,2.0]", "trials=4"],
@@ -33,21 +27,13 @@ PROFILE = ["experiment=profile", *(f"sampler.{name}.{setting}" for name in METHO
 
 
 @pytest.fixture(scope="module")
-def ask(tmp_path_factory: pytest.TempPathFactory) -> Ask:
-    """Run an experiment with a tiny model on a few facts that it knows; all share a store."""
-    mlruns = tmp_path_factory.mktemp("mlruns")
-    tiny = [*plain_settings(save_tiny_model(tmp_path_factory.mktemp("model"), letters=True)), *KNOWN]
-
-    def run(*overrides: str, figures: bool = False) -> tuple[Result, Path]:
-        folder = tmp_path_factory.mktemp("run")
-        settings = [*tiny, "engine.threads=1", "tracking=none", f"paths.mlruns={mlruns}"]
-        return run_experiment(folder, *settings, *overrides, figures=figures), folder
-
-    return run
+def ask(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    """Run an experiment with a tiny model on a few facts that it knows."""
+    return runs_of_tiny_model(tmp_path_factory, *KNOWN)
 
 
 @pytest.fixture(scope="module")
-def profiled(ask: Ask) -> tuple[Result, Path]:
+def profiled(ask: Runs) -> tuple[Result, Path]:
     """A run of all three that draws what they make of each fact, and no other figure."""
     with pytest.MonkeyPatch.context() as patch:
         entries = [entry for entry in registered() if entry.name == "frs_by_entropy_and_rewording"]
@@ -70,7 +56,7 @@ def by_question(result: Result, metric: str, questions: set[str]) -> dict[str, l
     ],
 )
 def test_each_method_finds_of_the_kept_questions_what_it_finds_alone(
-    ask: Ask, profiled: tuple[Result, Path], metric: str, sampler: str, preset: list[str]
+    ask: Runs, profiled: tuple[Result, Path], metric: str, sampler: str, preset: list[str]
 ):
     together, _ = profiled
     alone, _ = ask(*preset, *(f"sampler.{sampler}.{setting}" for setting in SMALL[sampler]))
@@ -174,7 +160,7 @@ def test_recorded_answers_of_all_three_give_the_same_figures(profiled: tuple[Res
 
 
 def test_questions_without_an_answer_are_asked_as_by_the_command_for_them_alone(
-    ask: Ask, profiled: tuple[Result, Path]
+    ask: Runs, profiled: tuple[Result, Path]
 ):
     together, folder = profiled
     repetition = [f"sampler.repetition.{setting}" for setting in SMALL["repetition"]]
@@ -207,7 +193,7 @@ def test_a_plan_counts_questions_without_an_answer_if_a_profile_can_ask_them(
     assert sum(stage.requests for stage in stages if stage.name == UNANSWERABLE_STAGE) == asked
 
 
-def test_without_one_of_the_three_there_is_no_profile_and_it_is_said(ask: Ask, caplog: pytest.LogCaptureFixture):
+def test_without_one_of_the_three_there_is_no_profile_and_it_is_said(ask: Runs, caplog: pytest.LogCaptureFixture):
     with caplog.at_level("INFO", "robust_eval"):
         result, folder = ask(*PROFILE[:-2], "sampler=[temperature_sweep,perturbation]")
     assert "profile" not in result.scores
@@ -215,7 +201,7 @@ def test_without_one_of_the_three_there_is_no_profile_and_it_is_said(ask: Ask, c
     assert "no profile: metric=frs reads temperature_sweep, metric=agreement reads perturbation, " in caplog.text
 
 
-def test_the_temperatures_may_be_enumerated(ask: Ask):
+def test_the_temperatures_may_be_enumerated(ask: Runs):
     result, folder = ask(
         *[setting for setting in PROFILE if "temperature_sweep" not in setting],
         "sampler=[exact,perturbation,repetition]",
@@ -226,14 +212,6 @@ def test_the_temperatures_may_be_enumerated(ask: Ask):
     assert "frs.offgrid.d1" in result.scores["frs"].values
     assert 0 <= result.summary()["profile.robust"] <= 1  # type: ignore[operator]
     assert set(pq.read_table(folder / "curves.parquet")["sampler"].to_pylist()) == {"exact"}
-
-
-@pytest.mark.parametrize(("line", "said"), cases(__file__, "what_does_not_go_together_is_said_first"))
-def test_what_does_not_go_together_is_said_first(line: str, said: str):
-    register()
-    with pytest.raises(UserError) as problem:
-        checked_overrides(line.split())
-    assert str(problem.value) == said
 
 
 def test_a_profile_takes_all_six_where_the_model_is_asked_as_in_a_chat_and_says_what_breaks_first(tmp_path: Path):

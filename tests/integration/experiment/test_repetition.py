@@ -1,35 +1,23 @@
 """Answer certainty under repetition: whole runs of a tiny model on the built-in physics questions and on facts."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from experiments import run_experiment
-from tiny_model import KNOWN, plain_settings, save_tiny_model
+from experiments import Runs, runs_of_tiny_model
+from tiny_model import KNOWN
 
 from robust_eval.report.wording import sentence
-from robust_eval.tracking.result import Result
 
-Ask = Callable[..., tuple[Result, Path]]
 TRIALS = 5000
 ONCE = ("prompts=builtin:zero_shot.yaml", "max_new_tokens=1")
 
 
 @pytest.fixture(scope="module")
-def ask(tmp_path_factory: pytest.TempPathFactory) -> Ask:
-    """Run experiment=certainty; all runs share a store."""
-    mlruns = tmp_path_factory.mktemp("mlruns")
-    tiny = plain_settings(save_tiny_model(tmp_path_factory.mktemp("model"), letters=True))
-
-    def run(*overrides: str, figures: bool = False) -> tuple[Result, Path]:
-        folder = tmp_path_factory.mktemp("run")
-        settings = ["experiment=certainty", *tiny, "engine.threads=1", "tracking=none", f"paths.mlruns={mlruns}"]
-        return run_experiment(folder, *settings, *overrides, figures=figures), folder
-
-    return run
+def ask(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    return runs_of_tiny_model(tmp_path_factory, "experiment=certainty")
 
 
 def shares(folder: Path) -> dict[str, dict[str | None, float]]:
@@ -42,7 +30,7 @@ def shares(folder: Path) -> dict[str, dict[str | None, float]]:
     return found
 
 
-def test_repetition_and_the_exact_distribution_agree_within_sampling_error(ask: Ask):
+def test_repetition_and_the_exact_distribution_agree_within_sampling_error(ask: Runs):
     """One token is an answer, so that what is drawn is what is enumerated: the letters, and everything else."""
     repeated, drawn = ask("dataset.limit=2", *(f"sampler.repetition.{each}" for each in (f"trials={TRIALS}", *ONCE)))
     whole = ("selection=none", "temperatures=[0.7]", *ONCE)
@@ -63,7 +51,7 @@ def test_repetition_and_the_exact_distribution_agree_within_sampling_error(ask: 
     assert by_trials == pytest.approx(by_letters, abs=0.15)  # few replies are letters
 
 
-def test_a_run_as_the_paper_has_it(ask: Ask):
+def test_a_run_as_the_paper_has_it(ask: Runs):
     asked = [f"sampler.repetition.{each}" for each in ONCE]
     result, folder = ask("dataset.limit=6", "seed=1", *asked, figures=True)  # no other test asks with this seed
     graded = pq.read_table(folder / "graded.parquet")
@@ -85,7 +73,7 @@ def test_a_run_as_the_paper_has_it(ask: Ask):
 FREE = (*KNOWN, "dataset=facts", "aggregator=clusters", "sampler.repetition.max_new_tokens=5")
 
 
-def test_free_text_has_clusters_as_labels(ask: Ask):
+def test_free_text_has_clusters_as_labels(ask: Runs):
     _, folder = ask(*FREE, "dataset.limit=3", "sampler.repetition.trials=6")
     graded = pq.read_table(folder / "graded.parquet")
     assert graded["ensemble"].null_count == 3  # the greedy answers have no vote
@@ -97,7 +85,7 @@ def test_free_text_has_clusters_as_labels(ask: Ask):
         assert row["labels"] == len(own - {None})
 
 
-def test_an_earlier_run_is_scored_by_uncertainty_and_reliability_without_a_request(ask: Ask):
+def test_an_earlier_run_is_scored_by_uncertainty_and_reliability_without_a_request(ask: Runs):
     few = (*FREE, "dataset.limit=12", "sampler.repetition.trials=4")
     first, _ = ask(*few)
     again, folder = ask(*few, "metric=[certainty,uncertainty,reliability]")

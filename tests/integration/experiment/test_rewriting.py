@@ -2,13 +2,11 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from experiments import configuration, run_experiment
-from tiny_model import save_tiny_model
+from experiments import Runs, configuration, runs_of_tiny_model
 
 from robust_eval.answer import OUTCOMES, SCHEMA
 from robust_eval.error import UserError
@@ -19,22 +17,14 @@ from robust_eval.rewriter.base import FATES, MODEL_REWRITES
 from robust_eval.runtime.process import Stopwatch
 from robust_eval.tracking.result import Result
 
-Ask = Callable[..., tuple[Result, Path]]
 TABLES = ["rewriting.parquet", "rewrites.parquet", "graded.parquet"]
 
 
 @pytest.fixture(scope="module")
-def ask(tmp_path_factory: pytest.TempPathFactory) -> Ask:
-    """Run an experiment that measures a tiny model, and in which rewrites are written; all share a store."""
-    mlruns = tmp_path_factory.mktemp("mlruns")
-    tiny = ["model=transformers", f"model.path={save_tiny_model(tmp_path_factory.mktemp('tiny'))}", "model.name=tiny"]
-
-    def run(*overrides: str) -> tuple[Result, Path]:
-        folder = tmp_path_factory.mktemp("run")
-        settings = ["experiment=multiqa", "rewriter=llm", "aggregator=text", "engine.threads=1", "tracking=none"]
-        return run_experiment(folder, *settings, *tiny, f"paths.mlruns={mlruns}", *overrides), folder
-
-    return run
+def ask(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    """Run an experiment that measures a tiny model, and in which rewrites are written."""
+    settings = ("experiment=multiqa", "rewriter=llm", "aggregator=text", "model.prompt_style=chat")
+    return runs_of_tiny_model(tmp_path_factory, *settings, letters=False)
 
 
 def summary(folder: Path) -> dict[str, float | None]:
@@ -51,7 +41,7 @@ REAL = [
 
 
 @pytest.fixture(scope="module")
-def written(ask: Ask) -> tuple[Result, Path]:
+def written(ask: Runs) -> tuple[Result, Path]:
     """The embedded model rewrites two questions, and the tiny one answers them."""
     return ask(*REAL)
 
@@ -100,7 +90,7 @@ def test_the_summary_counts_fates_outcomes_and_tokens(written: tuple[Result, Pat
     assert (figures["prompts.asked"], figures["prompts.cached"]) == (asked, 0)
 
 
-def test_a_second_run_asks_nothing_and_both_models_are_described(written: tuple[Result, Path], ask: Ask):
+def test_a_second_run_asks_nothing_and_both_models_are_described(written: tuple[Result, Path], ask: Runs):
     first, one = written
     described = {
         "loaded.name": "tiny",
@@ -163,7 +153,7 @@ def test_the_fingerprint_of_the_data_leaves_out_the_rewrites_of_a_model(written:
     assert result.description["loaded.dataset.fingerprint"] == fingerprint(questions)
 
 
-def test_where_no_rewrites_come_a_capable_model_is_advised(ask: Ask, tmp_path: Path):
+def test_where_no_rewrites_come_a_capable_model_is_advised(ask: Runs, tmp_path: Path):
     file = tmp_path / "mine.jsonl"
     file.write_text('{"id": "1", "question": "Why?", "answers": ["x"]}\n')
     with pytest.raises(UserError) as problem:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from experiments import configuration, run_experiment
+from experiments import Runs, configuration, run_experiment, runs_of_tiny_model
 from filelock import FileLock
 from json_lines import cases
 from omegaconf import OmegaConf
@@ -322,26 +322,12 @@ def test_a_folder_holds_one_run(measure: Callable, tmp_path: Path):
 
 
 @pytest.fixture(scope="module")
-def enumerate_facts(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[Result, Path]]:
-    """Run sampler=exact on a tiny random model."""
-
-    def run(*overrides: str) -> tuple[Result, Path]:
-        folder = tmp_path_factory.mktemp("exact")
-        settings = [
-            "sampler=exact",
-            *plain_settings(tiny_folder),
-            "dataset.limit=3",
-            "sampler.exact.selection=none",
-            "sampler.exact.nodes=20",
-            "tracking=none",
-            f"paths.mlruns={folder / 'mlruns'}",
-        ]
-        return run_experiment(folder, *settings, *overrides), folder
-
-    return run
+def enumerate_facts(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    settings = ("sampler=exact", "dataset.limit=3", "sampler.exact.selection=none", "sampler.exact.nodes=20")
+    return runs_of_tiny_model(tmp_path_factory, *settings, shared=False)
 
 
-def test_an_exact_run_gives_an_ordinary_table_of_probabilities(enumerate_facts: Callable):
+def test_an_exact_run_gives_an_ordinary_table_of_probabilities(enumerate_facts: Runs):
     result, folder = enumerate_facts("metric=[frs,certainty]")
     graded = pq.read_table(folder / "graded.parquet")
     sampled = graded.filter(pc.greater(graded["temperature"], 0))
@@ -359,7 +345,7 @@ def test_an_exact_run_gives_an_ordinary_table_of_probabilities(enumerate_facts: 
     assert result.description["loaded.dtype"] == "float32"
 
 
-def test_an_exact_run_reads_the_letters_of_multiple_choice_questions(enumerate_facts: Callable):
+def test_an_exact_run_reads_the_letters_of_multiple_choice_questions(enumerate_facts: Runs):
     result, folder = enumerate_facts("dataset=physics", "metric=[frs,certainty]")
     graded = pq.read_table(folder / "graded.parquet")
     at_one = graded.filter(pc.equal(graded["temperature"], 1.0))
@@ -369,9 +355,7 @@ def test_an_exact_run_reads_the_letters_of_multiple_choice_questions(enumerate_f
     assert result.scores["certainty"].curves["certainty.entropy"][1.0].value > 1  # a random model is uncertain
 
 
-def test_what_a_grader_cannot_tell_an_exact_sampler_is_said_before_a_model_loads(
-    enumerate_facts: Callable, tmp_path: Path
-):
+def test_what_a_grader_cannot_tell_an_exact_sampler_is_said_before_a_model_loads(enumerate_facts: Runs, tmp_path: Path):
     (tmp_path / "config.json").touch()
     with pytest.raises(UserError, match=r"^sampler=exact cannot grade the answers to question .*: it needs"):
         enumerate_facts("grader.contains=substring", f"model.path={tmp_path}")  # there is no model
@@ -393,23 +377,3 @@ def test_the_smoke_preset_runs_from_the_command_line(command: Command, tiny_fold
     assert f"-m mlflow ui --backend-store-uri sqlite:///{tmp_path}/mlflow.db" in process.stdout
     assert "greedy answers: 4 of 12 questions kept" in process.stderr
     assert "Traceback" not in process.stdout + process.stderr
-
-
-@pytest.mark.parametrize(("setting", "said"), cases(__file__, "mistakes_on_the_command_line_exit_with_one_sentence"))
-def test_mistakes_on_the_command_line_exit_with_one_sentence(command: Command, tmp_path: Path, setting: str, said: str):
-    process = command(setting, f"paths.mlruns={tmp_path}")
-    assert (process.returncode, process.stdout) == (1, "")
-    assert process.stderr.startswith(said)
-    assert process.stderr.count("\n") == 1
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("arguments", "right"), cases(__file__, "a_setting_with_dashes_before_it_is_answered_with_how_it_is_written")
-)
-def test_a_setting_with_dashes_before_it_is_answered_with_how_it_is_written(
-    command: Command, tmp_path: Path, arguments: list[str], right: str
-):
-    process = command(f"paths.mlruns={tmp_path}", *arguments)
-    assert (process.returncode, process.stdout) == (1, "")
-    assert process.stderr == f"error: {right} (--help names the settings, --hydra-help the options)\n"

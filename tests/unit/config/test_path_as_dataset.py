@@ -60,28 +60,22 @@ def test_so_is_a_table_of_parquet():
     assert chosen("dataset=quiz.parquet") == OwnTable(name="quiz", path="quiz.parquet")
 
 
-@pytest.mark.parametrize("path", ["quizzes/", "./quizzes", "{}/my quizzes"])
-def test_so_is_a_folder_of_files(path: str, tmp_path: Path):
-    path = path.format(tmp_path)
-    written(f"{path}/quiz.csv")
-    assert chosen(f"dataset={path}") == OwnTable(name=Path(path).name, path=path.rstrip("/"))
-
-
-def test_so_is_the_folder_in_which_one_stands(tmp_path: Path):
-    assert chosen("dataset=.", "paths.mlruns=mlruns") == OwnTable(name=tmp_path.name, path=".")
-
-
-@pytest.mark.parametrize("path", ["my//quiz.csv", "../quiz.csv", "{}/quiz.csv"])
-def test_a_file_may_lie_anywhere(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        *(("quizzes/", "quizzes"), ("./quizzes", "quizzes"), ("{}/my quizzes", "my quizzes"), (".", "inner")),
+        *(("my//quiz.csv", "quiz"), ("../quiz.csv", "quiz"), ("{}/quiz.csv", "quiz")),
+        *((f"{name}.csv", name) for name in ("quiz (1); a=b", "O'Brien", "a@b ü", "2024")),
+    ],
+)
+def test_a_file_or_a_folder_of_files_may_lie_anywhere_and_needs_no_quotes(
+    path: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     (tmp_path / "inner").mkdir()
     monkeypatch.chdir(tmp_path / "inner")
-    path = written(path.format(tmp_path))
-    assert chosen(f"dataset={path}") == OwnTable(name="quiz", path=path)
-
-
-@pytest.mark.parametrize("name", ["quiz (1); a=b", "O'Brien", "a@b ü", "2024"])
-def test_a_path_needs_no_quotes_whatever_signs_it_has(name: str):
-    assert chosen(f"dataset={written(f'{name}.csv')}") == OwnTable(name=name, path=f"{name}.csv")
+    path = path.format(tmp_path)
+    written(path if path.endswith(".csv") else f"{path}/quiz.csv")
+    assert chosen(f"dataset={path}", "paths.mlruns=mlruns") == OwnTable(name=name, path=path.rstrip("/"))
 
 
 def test_lines_in_our_own_layout_are_read_with_all_their_fields():

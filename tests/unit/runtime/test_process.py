@@ -5,7 +5,6 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -116,7 +115,7 @@ def test_a_stage_is_measured_without_the_stages_within_it(monkeypatch: pytest.Mo
 
 
 @pytest.fixture
-def limits(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+def limits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The limits of this process, which a test may change."""
     limits = [64, 64]
     monkeypatch.setattr(resource, "getrlimit", lambda _: tuple(limits))
@@ -125,35 +124,37 @@ def limits(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     return limits
 
 
-def test_more_connections_than_files_are_refused_with_the_setting_and_the_limit(limits: list[int]):
+@pytest.mark.parametrize(
+    ("hard", "number", "fix"),
+    [
+        (64, 200, f"set model.max_concurrency={54 - RESERVED_FILES}, or a higher limit"),
+        (30, 1, "set a higher limit"),  # not even one connection fits
+    ],
+)
+def test_more_connections_than_files_are_refused_with_the_setting_and_the_limit(
+    hard: int, number: int, fix: str, limits: list[int]
+):
+    limits[:] = [hard, hard]
     with pytest.raises(UserError) as refused:
-        allow_connections(200, "model.max_concurrency")
+        allow_connections(number, "model.max_concurrency")
     assert str(refused.value) == (
-        f"model.max_concurrency=200 needs about {210 + RESERVED_FILES} open files, but the hard limit is 64 "
-        f"(ulimit -Hn): set model.max_concurrency={54 - RESERVED_FILES}, or a higher limit"
+        f"model.max_concurrency={number} needs about {number + 10 + RESERVED_FILES} open files, but the hard limit is "
+        f"{hard} (ulimit -Hn): {fix}"
     )
-    assert limits == [64, 64]
+    assert limits == [hard, hard]
 
 
-def test_what_the_refusal_names_is_enough(limits: list[int]):
-    allow_connections(54 - RESERVED_FILES, "model.max_concurrency")
-
-
-def test_where_not_even_one_fits_no_number_is_named(limits: list[int]):
-    limits[:] = [30, 30]
-    with pytest.raises(UserError, match=r"the hard limit is 30 \(ulimit -Hn\): set a higher limit"):
-        allow_connections(1, "model.max_concurrency")
-
-
-@pytest.mark.parametrize("hard", [4096, resource.RLIM_INFINITY])
-def test_a_limit_that_may_be_raised_is_raised(hard: int, limits: list[int]):
-    limits[:] = [64, hard]
-    allow_connections(200, "model.max_concurrency")
-    assert limits == [210 + RESERVED_FILES, hard]
-
-
-@pytest.mark.parametrize("soft", [1024, resource.RLIM_INFINITY])
-def test_a_limit_that_is_enough_stays(soft: int, limits: list[int]):
-    limits[:] = [soft, soft]
-    allow_connections(200, "model.max_concurrency")
-    assert limits == [soft, soft]
+@pytest.mark.parametrize(
+    ("before", "number", "soft"),
+    [
+        ((64, 64), 54 - RESERVED_FILES, 64),  # what the refusal names is enough
+        ((64, 4096), 200, 210 + RESERVED_FILES),
+        ((64, resource.RLIM_INFINITY), 200, 210 + RESERVED_FILES),
+        ((1024, 1024), 200, 1024),
+        ((resource.RLIM_INFINITY, resource.RLIM_INFINITY), 200, resource.RLIM_INFINITY),
+    ],
+)
+def test_a_limit_that_is_too_low_is_raised(before: tuple[int, int], number: int, soft: int, limits: list[int]):
+    limits[:] = before
+    allow_connections(number, "model.max_concurrency")
+    assert limits == [soft, before[1]]
