@@ -113,6 +113,10 @@ def _parser() -> argparse.ArgumentParser:
 def _called(words: Sequence[str]) -> Called:
     candidates = [word for word in words if "=" not in word]
     gate_lines = [as_meant(word) for word in words if word.startswith(("gate=", "gate."))]
+    for word in words:
+        if word.startswith(("until=", "gate.figures=")):
+            key = word.partition("=")[0]
+            raise UserError(f"{key} is now {DECIDED if key == 'until' else 'gate.metrics'}")
     ends = ("early_stop=", "target_half_width=")
     overrides = [word for word in words if "=" in word and not word.startswith(("gate=", "gate.", *ends))]
     early_stop = [word for word in words if word.startswith(ends)]

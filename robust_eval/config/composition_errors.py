@@ -20,6 +20,20 @@ from robust_eval.error import first_line
 from robust_eval.runtime.registry import COMBINABLE_GROUPS
 from robust_eval.runtime.text import enumerated
 
+RENAMED = {
+    "key_variable": "api_key_env",
+    "at_once": "max_concurrency",
+    "request_seconds": "timeout",
+    "answer_seconds": "total_timeout",
+    "answers_at_once": "batch_size",
+    "max_unusable": "max_invalid_fraction",
+    "ask": "early_stop",
+    "whole_answers": "stop_on_match, true where whole_answers was false",
+    "pressures": "pushbacks",
+    "most_megabytes": "max_size_mb",
+    "until": "target_half_width",
+}
+"""New names of settings."""
 _SENTENCES = {
     r"(?:Ambiguous value for argument|Sweep parameters) '([^']+)'": "{0} has several values: name one",
     r"Could not append to config. An item is already at '([^']+)'": "{0} already has a value: write {0}=…, without +",
@@ -74,7 +88,9 @@ def composition_error(problem: Exception, chosen: DictConfig | None = None) -> s
 
 
 def no_setting(key: str, name: str, settings: Sequence[str], where: str) -> str:
-    """Return the error that a setting does not exist, with the existing ones."""
+    """Return the error that a setting does not exist, with the existing ones; for a renamed one, its new name."""
+    if (renamed := RENAMED.get(name, "")).partition(",")[0] in settings:
+        return f"{key} is now {key.removesuffix(name)}{renamed}"
     holder = f"{where} has" if where else "settings are"
     settings = settings if where else [*settings, *_COMMANDS]
     return f"there is no setting {key}{nearest(name, settings, where)}; {holder} {', '.join(settings) or 'no settings'}"
