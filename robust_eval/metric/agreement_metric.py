@@ -355,12 +355,10 @@ class AnswerAgreement(Metric):
         counts, categories = raters.counts, raters.categories
         rated = counts.sum(axis=1) >= 2
         agreeing, same = (values[rated] for values in (question_agreement(counts), squared_shares(counts)))
-        sizes, size_index = np.unique(categories[rated], return_inverse=True)
-        one_hot = (size_index[:, None] == np.arange(len(sizes))).astype(float)
-
+        sizes, size = np.unique(categories[rated], return_inverse=True)
         labels = None if groups is None else np.asarray(groups)[rated]
 
-        def bounds(statistic: Callable[..., Any], chance: Floats, *arrays: Floats) -> tuple[float, float]:
+        def bounds(statistic: Callable[..., Any], chance: Floats, *arrays: NDArray[Any]) -> tuple[float, float]:
             """Return the bootstrap bounds of a κ; if all questions are equal, the exact bounds of their agreement, with
             chance as it is.
             """
@@ -369,31 +367,31 @@ class AnswerAgreement(Metric):
                 low, high = beyond_chance(mean_bounds(agreeing, SHARE, labels), chance).tolist()
             return low, high
 
-        def even(one_hot: Floats, axis: int = 0) -> Floats:
-            shares: Floats = one_hot.mean(axis=axis) @ (1 / sizes)
+        def even(size: NDArray[np.intp]) -> Floats:
+            shares: Floats = np.bincount(size, minlength=len(sizes)) / len(size) @ (1 / sizes)
             return shares
 
-        def free(agreeing: Floats, one_hot: Floats, axis: int = 0) -> Floats:
-            return beyond_chance(agreeing.mean(axis=axis), even(one_hot, axis))
+        def free(agreeing: Floats, size: NDArray[np.intp]) -> Floats:
+            return beyond_chance(agreeing.mean(), even(size))
 
-        def mapped(same: Floats, one_hot: Floats, axis: int = 0) -> Floats:
+        def mapped(same: Floats, size: NDArray[np.intp]) -> Floats:
             """Return mean chance agreement over mappings; their variance is no uncertainty (docs/methods.md, §2)."""
-            n, number = same.shape[axis], one_hot.sum(axis=axis)
-            pairs = np.einsum("...a,ab,...b->...", number, 1 / np.maximum.outer(sizes, sizes), number)
-            chance: Floats = (same.sum(axis=axis) + pairs - number @ (1 / sizes)) / n**2
+            number = np.bincount(size, minlength=len(sizes)).astype(float)
+            pairs = np.einsum("a,ab,b->", number, 1 / np.maximum.outer(sizes, sizes), number)
+            chance: Floats = (same.sum() + pairs - number @ (1 / sizes)) / len(same) ** 2
             return chance
 
-        def expected(agreeing: Floats, same: Floats, one_hot: Floats, axis: int = 0) -> Floats:
-            return beyond_chance(agreeing.mean(axis=axis), mapped(same, one_hot, axis))
+        def expected(agreeing: Floats, same: Floats, size: NDArray[np.intp]) -> Floats:
+            return beyond_chance(agreeing.mean(), mapped(same, size))
 
         incomplete = np.isnan(raters.correct).any(axis=1)
         kappas = {name: Estimate(math.nan) for name in ("kappa", "kappa_free")}
         if rated.any():
             kappa = remapped_kappa(counts, categories, seed=seed)
-            off = kappa - float(expected(agreeing, same, one_hot))  # by the mappings drawn
-            low, high = bounds(expected, mapped(same, one_hot), agreeing, same, one_hot)
+            off = kappa - float(expected(agreeing, same, size))  # by the mappings drawn
+            low, high = bounds(expected, mapped(same, size), agreeing, same, size)
             kappas["kappa"] = Estimate(kappa, low + off, min(high + off, 1.0))
-            free_bounds = bounds(free, even(one_hot), agreeing, one_hot)
+            free_bounds = bounds(free, even(size), agreeing, size)
             kappas["kappa_free"] = Estimate(free_marginal_kappa(counts, categories), *free_bounds)
         estimates: dict[str, tuple[Estimate, int | None]] = {
             **{name: (kappa, int(rated.sum())) for name, kappa in kappas.items()},
@@ -403,7 +401,7 @@ class AnswerAgreement(Metric):
             "count.incomplete": (Estimate(float(incomplete.sum())), None),
         }
         if all(question.choices for question in questions):
-            low, high = bootstrap(lambda resampled: fleiss_kappa(resampled), counts, groups=groups, seed=seed)
+            low, high = bootstrap(fleiss_kappa, counts, groups=groups, seed=seed)
             as_labelled = Estimate(fleiss_kappa(counts), *drop_degenerate(low, high))
             estimates["kappa_as_labelled"] = as_labelled, int(rated.sum())
         return estimates

@@ -3,7 +3,6 @@
 Fastowski, Prenkaj, Kasneci, "From Confidence to Collapse in LLM Factual Robustness", Fig. 2, 6 and 7.
 """
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -58,8 +57,8 @@ def type_shares(
     names, kind = np.unique(scored_types.astype(str), return_inverse=True)
     top, bottom = _end_counts(values, kind, len(names), n)
 
-    def shares(values: Floats, kind: NDArray[np.intp], axis: int = 0) -> Floats:
-        return _shares(*_end_counts(values, kind, len(names), n))  # questions are the last axis, whichever it is
+    def shares(values: Floats, kind: NDArray[np.intp]) -> Floats:
+        return _shares(*_end_counts(values, kind, len(names), n))
 
     estimates, bounds = _shares(top, bottom), np.full((len(names), 2), np.nan)
     if len(values) > 1:
@@ -106,26 +105,21 @@ def _shares(top: Floats, bottom: Floats) -> Floats:
 
 
 def _end_counts(values: Floats, kind: NDArray[np.intp], type_count: int, n: int) -> tuple[Floats, Floats]:
-    """Return (…, types) the numbers of questions of each type among the n most and the n least robust by ``values`` (…,
-    N).
+    """Return (types,) the numbers of questions of each type among the n most and the n least robust by ``values``
+    (N,).
     """
-    n = min(n, values.shape[-1] // 2)
-    shape = values.shape[:-1]
-    rows = np.arange(math.prod(shape)).reshape(*shape, 1)
-    places, cells = (np.broadcast_to(kind, values.shape) + type_count * rows).ravel(), type_count * rows.size
-    members = [_membership(each, n).ravel() for each in (-values, values)]
-    top, bottom = (np.bincount(places, each, cells).astype(float).reshape(*shape, type_count) for each in members)
-    return top, bottom
+    n = min(n, len(values) // 2)
+    top, bottom = (np.bincount(kind, _membership(each, n), type_count) for each in (-values, values))
+    return top.astype(float), bottom.astype(float)
 
 
 def _membership(values: Floats, n: int) -> Floats:
     """Return the weight of each value among the n smallest: 1 below the cut, and ties at the cut share what is left."""
     if n == 0:
-        return np.zeros(values.shape)
-    cut = np.partition(values, n - 1, axis=-1)[..., n - 1 : n]
+        return np.zeros(len(values))
+    cut = np.partition(values, n - 1)[n - 1]
     below, tied = values < cut, values == cut
-    left: NDArray[np.int_] = n - below.sum(axis=-1, keepdims=True)
-    weights: Floats = below + tied * left / tied.sum(axis=-1, keepdims=True)
+    weights: Floats = below + tied * (n - below.sum()) / tied.sum()
     return weights
 
 

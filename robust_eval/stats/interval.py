@@ -1,11 +1,10 @@
 """Confidence intervals over independent questions, or groups of questions that depend on one another."""
 
-import inspect
 import math
 import warnings
 from collections.abc import Callable, Sequence
 from statistics import NormalDist
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,7 +24,6 @@ MIN_UNITS = 30
 """Minimum number of independent questions, or groups of them, of a trusted interval."""
 RESAMPLES = 2000
 _PART = 2**23  # questions drawn in one part of the work, which takes a tenth of a second or more
-_BLOCK = 2**16  # elements of one block of resampled data: its arrays of 512 kB stay in the cache of a processor
 
 
 def check_level(level: float) -> None:
@@ -313,8 +311,7 @@ def bootstrap(
     Parameters
     ----------
     statistic
-        Called with resampled arrays. If it takes ``axis``, it is called once for many resamples, with the resamples
-        along the first axis and ``axis=1``; else once for each resample. It may return a scalar or an array.
+        Called with the resampled arrays of each resample. It may return a scalar or an array.
     arrays
         One or more arrays whose first axis (length n) runs over the same questions.
     groups
@@ -384,39 +381,22 @@ def bootstrap_draws(
     number = min(resamples, -(-resamples * n // _PART))
     counts = [len(part) for part in np.array_split(range(resamples), number)]
     members = None if groups is None else group_members(groups)
-    resampled = _Resampled(statistic, data, members, _takes_axis(statistic))
     tasks = list(zip(counts, generators(seed, number), strict=True))
-    return np.concatenate(run_parts("resampling", _draws, resampled, tasks))
+    return np.concatenate(run_parts("resampling", _draws, (statistic, data, members), tasks))
 
 
-class _Resampled(NamedTuple):
-    """Bootstrap statistic of arrays, resampled by whole groups if there are ``members``, the rows of each group."""
-
-    statistic: Callable[..., Any]
-    data: list[NDArray[Any]]
-    members: list[NDArray[np.intp]] | None
-    vectorised: bool
-
-
-def _draws(resampled: _Resampled, part: tuple[int, np.random.Generator]) -> Floats:
-    """Return the statistic of each bootstrap resample of a task."""
-    statistic, data, members, vectorised = resampled
+def _draws(
+    resampled: tuple[Callable[..., Any], list[NDArray[Any]], list[NDArray[np.intp]] | None],
+    part: tuple[int, np.random.Generator],
+) -> Floats:
+    """Return the statistic of each bootstrap resample of a task from the rows of each group, if there are groups."""
+    statistic, data, members = resampled
     resamples, generator = part
-    values: list[Any] = []
-    if members is not None:
-        options = {"axis": 0} if vectorised else {}
-        for _ in range(resamples):
-            chosen = draw_groups(members, generator)
-            values.append(statistic(*(array[chosen] for array in data), **options))
-        return np.asarray(values, dtype=float)
     n = len(data[0])
-    block = max(1, _BLOCK // max(array.size for array in data)) if vectorised else resamples
-    for start in range(0, resamples, block):
-        indices = generator.integers(n, size=(min(block, resamples - start), n))
-        if vectorised:
-            values.extend(np.asarray(statistic(*(array[indices] for array in data), axis=1), dtype=float))
-        else:
-            values.extend(statistic(*(array[row] for array in data)) for row in indices)
+    values = []
+    for _ in range(resamples):
+        chosen = generator.integers(n, size=n) if members is None else draw_groups(members, generator)
+        values.append(statistic(*(array[chosen] for array in data)))
     return np.asarray(values, dtype=float)
 
 
@@ -433,13 +413,6 @@ def group_members(groups: ArrayLike) -> list[NDArray[np.intp]]:
 def draw_groups(members: Sequence[NDArray[np.intp]], generator: np.random.Generator) -> NDArray[np.intp]:
     """Return the rows of as many groups, drawn with replacement: a bootstrap resample."""
     return np.concatenate([members[number] for number in generator.integers(len(members), size=len(members))])
-
-
-def _takes_axis(statistic: Callable[..., Any]) -> bool:
-    try:
-        return "axis" in inspect.signature(statistic).parameters
-    except ValueError:  # some compiled functions have no signature
-        return False
 
 
 def defined_mean(values: Floats) -> float:

@@ -241,12 +241,11 @@ def exact_variance(right: ArrayLike, squared_error: ArrayLike = 0.0) -> Variance
     return Variance(between, within)
 
 
-def pooled_share(part: Floats, whole: Floats, axis: int = 0) -> Floats:
+def pooled_share(part: Floats, whole: Floats) -> float:
     """Return the pooled share of a variance, Σ part / Σ whole over questions; NaN for a whole of 0.
 
-    >>> [float(pooled_share(np.array(part), np.array([0.2, 0.2]))) for part in ([0.1, 0.0], [0.2, 0.2])]
+    >>> [pooled_share(np.array(part), np.array([0.2, 0.2])) for part in ([0.1, 0.0], [0.2, 0.2])]
     [0.25, 1.0]
     """
-    total = np.asarray(whole.sum(axis=axis))
-    share: Floats = np.divide(part.sum(axis=axis), total, out=np.full(total.shape, np.nan), where=total != 0)
-    return share
+    total = float(whole.sum())
+    return float(part.sum()) / total if total else math.nan

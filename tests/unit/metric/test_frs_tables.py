@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from robust_eval.answer import answer_table
-from robust_eval.metric.frs_tables import certainty_bins, cut_size, share_estimates, type_shares
+from robust_eval.metric.frs_tables import certainty_bins, cut_size, type_shares
 from robust_eval.metric.score import counted_answers
 from robust_eval.question import Question
-from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import SHARE, degenerate_interval
 
 PROPERTY = settings(max_examples=60, deadline=None, database=None, derandomize=True)
@@ -41,23 +40,6 @@ def test_replies_are_counted_by_their_mean_token_probability():
         {"temperature": 0.2, "certainty_from": 0.6, "right": 1, "wrong": 1},
         {"temperature": 1.0, "certainty_from": 0.9, "right": 2, "wrong": 1},
     ]
-
-
-@PROPERTY
-@given(st.lists(st.tuples(st.floats(0.005, 0.995), st.booleans()), max_size=30))
-def test_every_reply_falls_into_the_bin_of_its_certainty(replies):
-    # log-probabilities are kept in single precision: none so near an edge
-    replies = [(p, correct) for p, correct in replies if abs(p * 10 - round(p * 10)) > 1e-4]
-    rows = [answer("a", 0.2, correct, sampling_logprobs=[math.log(p)], answer_tokens=1) for p, correct in replies]
-    edges = np.linspace(0, 1, 11)
-    right, _ = np.histogram([p for p, correct in replies if correct], edges)
-    wrong, _ = np.histogram([p for p, correct in replies if not correct], edges)
-    expected = [
-        {"temperature": 0.2, "certainty_from": index / 10, "right": right[index], "wrong": wrong[index]}
-        for index in range(10)
-        if right[index] + wrong[index]
-    ]
-    assert certainty_bins(counted_answers(answer_table(rows))).to_pylist() == expected
 
 
 @pytest.mark.parametrize("outcome", ["error", "filtered_prompt", "filtered_reply"])
@@ -156,11 +138,6 @@ def test_a_type_at_one_end_in_all_resamples_has_the_exact_interval_and_facts_tha
     tied = type_shares(np.full(60, 0.5), ["HUM", "LOC"] * 30).to_pylist()
     assert [row["share_most_robust"] for row in tied] == [0.5] * 2
     assert all(math.isnan(row[bound]) for row in tied for bound in ("low", "high"))
-
-
-def test_the_shares_are_read_as_estimates():
-    table = type_shares(np.array([0.1, 0.9]), ["HUM", "LOC"])
-    assert share_estimates(table) == {"HUM": Estimate(0.0, 0.0, 0.5), "LOC": Estimate(1.0, 0.5, 1.0)}
 
 
 def test_the_type_shares_are_a_table_of_the_score_and_figures_for_the_types_of_trec():

@@ -1,13 +1,11 @@
 import itertools
 import math
-import re
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from statsmodels.stats import inter_rater
 
 from robust_eval.stats import agreement
 from robust_eval.stats.agreement import (
@@ -24,27 +22,22 @@ PROPERTY = settings(max_examples=50, deadline=None, database=None, derandomize=T
 WITH_CATEGORIES = [remapped_kappa, free_marginal_kappa, gibbs_m2, normalized_certainty]
 
 
-def whole(message):
-    return f"^{re.escape(message)}$"
-
-
 @st.composite
-def ratings(draw, smallest=0, equal=False):
-    """(n, labels) counts: some rows of one rater or none, unless all rows have equally many."""
+def ratings(draw):
+    """(n, labels) counts: some rows of one rater or none."""
     width = draw(st.integers(1, 5))
-    raters = st.just(draw(st.integers(2, 6))) if equal else st.integers(smallest, 6)
     rows = []
     for _ in range(draw(st.integers(1, 6))):
-        number = draw(raters)
+        number = draw(st.integers(0, 6))
         answers = draw(st.lists(st.integers(0, width - 1), min_size=number, max_size=number))
         rows.append([answers.count(label) for label in range(width)])
     return rows
 
 
 @st.composite
-def ratings_and_categories(draw, smallest=0):
+def ratings_and_categories(draw):
     """Counts, and for each question a number of categories that is no smaller than that of its labels."""
-    counts = draw(ratings(smallest))
+    counts = draw(ratings())
     return counts, [draw(st.integers(max(1, given_labels(row)), 7)) for row in counts]
 
 
@@ -126,14 +119,6 @@ def remapped_by_enumeration(counts, categories):
 
 
 @PROPERTY
-@given(ratings(equal=True))
-def test_fleiss_kappa_of_equally_many_raters_is_that_of_statsmodels(counts):
-    assume(sum(map(any, zip(*counts, strict=True))) > 1)  # statsmodels divides by zero where chance agreement is 1
-    expected = inter_rater.fleiss_kappa(np.array(counts), method="fleiss")
-    assert fleiss_kappa(counts) == pytest.approx(expected, abs=1e-12)
-
-
-@PROPERTY
 @given(ratings())
 def test_fleiss_kappa_of_any_raters_is_its_definition_written_out_in_loops(counts):
     assert fleiss_kappa(counts) == pytest.approx(fleiss_by_loops(counts), abs=1e-12, nan_ok=True)
@@ -205,39 +190,6 @@ def test_remapping_draws_1000_times_from_seed_0_unless_told_otherwise():
     assert found != remapped_kappa(counts, categories, 999)
 
 
-def many_questions(n, categories, seed):
-    """n questions with five raters each, most of whom agree, and their clusters numbered by size."""
-    generator = np.random.default_rng(seed)
-    rows = np.zeros((n, max(categories)), dtype=int)
-    k = generator.choice(categories, n)
-    for row, number in zip(rows, k, strict=True):
-        answers = np.where(generator.random(5) < 0.5, 0, generator.integers(number, size=5))
-        sizes = np.bincount(answers, minlength=number)
-        row[:number] = -np.sort(-sizes)
-    return rows, k
-
-
-@pytest.mark.parametrize("k", [2, 3, 6])
-def test_remapped_kappa_converges_on_free_marginal_kappa_as_questions_grow(k):
-    for n in (20, 200, 2000):
-        counts, categories = many_questions(n, [k], seed=n)
-        limit = free_marginal_by_loops(counts.tolist(), categories.tolist())
-        # the mean chance agreement is 1/K + (mean Σp² − 1/K) / n
-        assert abs(remapped_kappa(counts, categories, draws=40) - limit) < 1 / n
-        assert abs(fleiss_kappa(counts) - limit) > 0.1
-
-
-def test_between_questions_of_k_and_l_categories_chance_agreement_tends_to_one_over_the_larger():
-    # two labels in K and in L > K categories coincide with probability K · 1/K · 1/L, not with the mean of 1/K and 1/L
-    counts, categories = many_questions(8000, [2, 5], seed=0)
-    few = np.mean(categories == 2)
-    chance = few**2 / 2 + (1 - few**2) / 5
-    observed = float(agreeing_pairs(counts.tolist()))
-    limit = (observed - chance) / (1 - chance)
-    assert remapped_kappa(counts, categories, draws=40) == pytest.approx(limit, abs=1e-3)
-    assert limit - free_marginal_by_loops(counts.tolist(), categories.tolist()) > 0.02
-
-
 def test_remapped_kappa_leaves_out_draws_in_which_all_mass_falls_on_one_category():
     # both questions' only label falls on one of two categories in half of the draws
     assert remapped_kappa([[3, 0], [0, 3]], [2, 2]) == 1.0
@@ -261,46 +213,28 @@ def test_remapped_kappa_is_undefined_where_labels_cannot_differ_or_no_question_h
     assert math.isnan(remapped_kappa(counts, categories, draws=5))
 
 
-@pytest.mark.parametrize("draws", [0, -3])
-def test_less_than_one_draw_is_refused(draws):
-    with pytest.raises(ValueError, match=whole(f"draws must be at least 1, not {draws}")):
-        remapped_kappa([[2, 1]], [2], draws)
+def test_less_than_one_draw_is_refused():
+    with pytest.raises(ValueError, match=r"^draws must be at least 1, not 0$"):
+        remapped_kappa([[2, 1]], [2], 0)
 
 
-# free_marginal_kappa
-
-
-@PROPERTY
-@given(ratings_and_categories())
-def test_free_marginal_kappa_is_its_definition_written_out_in_loops(rated_questions):
-    counts, categories = rated_questions
-    expected = free_marginal_by_loops(counts, categories)
-    assert free_marginal_kappa(counts, categories) == pytest.approx(expected, abs=1e-12, nan_ok=True)
+# free_marginal_kappa, gibbs_m2 and normalized_certainty
 
 
 @pytest.mark.parametrize(
-    ("counts", "categories"),
-    [([[3], [2]], [1, 1]), ([[3, 0], [1, 0]], [1, 2]), ([[1, 0], [0, 0]], [2, 2]), (np.zeros((0, 3)), [])],
+    ("measure", "by_loops"),
+    [
+        (free_marginal_kappa, free_marginal_by_loops),
+        (gibbs_m2, gibbs_by_loops),
+        (normalized_certainty, certainty_by_loops),
+    ],
 )
-def test_free_marginal_kappa_is_undefined_with_one_category_or_no_question_of_two_raters(counts, categories):
-    assert math.isnan(free_marginal_kappa(counts, categories))
-
-
-# gibbs_m2 and normalized_certainty
-
-
 @PROPERTY
 @given(ratings_and_categories())
-def test_gibbs_m2_is_its_definition_written_out_in_loops(rated_questions):
-    expected = gibbs_by_loops(*rated_questions)
-    assert gibbs_m2(*rated_questions) == pytest.approx(expected, abs=1e-12, nan_ok=True)
-
-
-@PROPERTY
-@given(ratings_and_categories())
-def test_normalized_certainty_is_its_definition_written_out_in_loops(rated_questions):
-    expected = certainty_by_loops(*rated_questions)
-    assert normalized_certainty(*rated_questions) == pytest.approx(expected, abs=1e-12, nan_ok=True)
+def test_a_measure_is_its_definition_written_out_in_loops(measure, by_loops, rated_questions):
+    found = measure(*rated_questions)
+    assert found == pytest.approx(by_loops(*rated_questions), abs=1e-12, nan_ok=True)
+    assert measure is free_marginal_kappa or math.isnan(found) or 0.0 <= found <= 1.0
 
 
 @pytest.mark.parametrize("certainty", [gibbs_m2, normalized_certainty])
@@ -313,13 +247,6 @@ def test_raters_who_all_agree_are_certain_exactly(certainty):
 def test_raters_spread_evenly_over_the_categories_have_certainty_0_and_not_less(certainty, k):
     assert 0.0 <= certainty([[1] * k], [k]) <= 1e-14
     assert 0.0 <= certainty([[4] * k + [0], [2] * k + [0]], [k, k]) <= 1e-14
-
-
-@PROPERTY
-@given(ratings_and_categories(smallest=2))
-def test_both_certainties_lie_between_0_and_1_exactly(rated_questions):
-    assert 0.0 <= gibbs_m2(*rated_questions) <= 1.0
-    assert 0.0 <= normalized_certainty(*rated_questions) <= 1.0
 
 
 # what guessing gives (METHODS §2): over all answers that are equally likely

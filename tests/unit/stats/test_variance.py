@@ -50,16 +50,8 @@ def test_probabilities_give_what_ever_more_draws_tend_to():
     assert exact.between[0] == pytest.approx(np.var(p, ddof=1))
     assert exact.within[0] == pytest.approx((p * (1 - p)).mean())
     assert (drawn.between[0], drawn.within[0]) == pytest.approx((exact.between[0], exact.within[0]), abs=1e-6)
-
-
-def test_the_error_of_probabilities_is_no_variance_between_thoughts():
-    generator = np.random.default_rng(1)
-    p = generator.choice([0.3, 0.5], size=(20_000, 4))
-    seen = p + generator.normal(0, 0.1, size=p.shape)
-    between, within = exact_variance(seen, np.full(p.shape, 0.01))
-    assert between.mean() == pytest.approx(0.01, abs=0.0005)
-    assert within.mean() == pytest.approx((p * (1 - p)).mean(), abs=0.001)
-    assert exact_variance(seen).between.mean() == pytest.approx(0.02, abs=0.0005)
+    unsure = exact_variance(p, np.full(p.shape, 0.01))  # the error of probabilities is no variance between thoughts
+    assert (unsure.between[0], unsure.within[0]) == pytest.approx((exact.between[0] - 0.01, exact.within[0] + 0.01))
 
 
 def test_with_one_thought_or_one_answer_after_each_nothing_is_known():
@@ -69,9 +61,9 @@ def test_with_one_thought_or_one_answer_after_each_nothing_is_known():
     assert [value.tolist() for value in exact_variance([[0.5, np.nan, 0.0]])] == [[0.125], [0.125]]
 
 
-def test_a_share_is_pooled_over_questions_and_resamples():
-    part, whole = np.array([[0.1, -0.02], [0.0, 0.0]]), np.array([[0.2, 0.2], [0.0, 0.0]])
-    np.testing.assert_allclose(pooled_share(part, whole, axis=1), [0.2, np.nan])
+def test_a_share_is_pooled_over_questions():
+    assert pooled_share(np.array([0.1, -0.02]), np.array([0.2, 0.2])) == pytest.approx(0.2)
+    assert np.isnan(pooled_share(np.zeros(2), np.zeros(2)))
 
 
 UNBALANCED = [(0, 0), (0, 0), (0, 0), (0, 1), (1, 0), (1, 0), (1, 1), (1, 1), (1, 1), (1, 2), (2, 0), (2, 0), (3, 0)]
@@ -147,29 +139,6 @@ def test_intervals_hold_the_true_components_and_allow_for_groups():
     labels = np.concatenate([question, question + 60]), np.tile(rewrite, 2)
     grouped = variance_components(twice, *labels, groups=np.tile(question, 2))
     assert np.ptp(grouped.question[1:]) > 1.3 * np.ptp(variance_components(twice, *labels).question[1:])
-
-
-def test_the_standard_error_for_other_numbers_is_that_of_runs_with_these():
-    generator = np.random.default_rng(3)
-    pilot = variance_components(answered(generator, 3_000, 3, 4).ravel(), *design(3_000, 3, 4))
-    for numbers in ((30, 3, 4), (60, 3, 4), (30, 6, 4), (30, 3, 8)):
-        means = answered(generator, 2_000, *numbers).mean(axis=(1, 2, 3))
-        assert pilot.standard_error(*numbers) == pytest.approx(means.std(ddof=1), rel=0.05)
-
-
-def test_differences_of_runs_with_the_same_hard_questions_have_less_variance_between_questions():
-    generator = np.random.default_rng(4)
-    logit = generator.normal(0, 3, (300, 1, 1))
-    first, second = (
-        (generator.random((300, 3, 4)) < 1 / (1 + np.exp(-logit - shift))).astype(float) for shift in (0.0, 0.5)
-    )
-    labels = design(300, 3, 4)
-    alone, paired = (variance_components(each.ravel(), *labels) for each in (first, second - first))
-    assert paired.question.value < alone.question.value / 4
-    assert paired.trial.value > alone.trial.value
-    assert paired.standard_error(300, 3, 4) == pytest.approx(
-        (second - first).mean(axis=(1, 2)).std() / 300**0.5, rel=0.1
-    )
 
 
 def test_the_best_split_is_the_best_of_all_splits():
