@@ -287,16 +287,14 @@ class FactualRobustness(Metric):
                 defined_mean(np.isinf(defined).astype(float)),
             ]
 
-        is_sampled = measured.estimator == "trials"
         names = [f"d{d:g}" for d in self.d]
         names += ["breaking_temperature.mean_broken", "breaking_temperature.median", "unbroken_share"]
         estimates = break_intervals(
             statistics,
             labelled,
             groups=[str(unit) for unit in units(questions)],
+            trials=trial_grid(ids, graded, temperatures) if measured.estimator == "trials" else None,
             seed=seed,
-            resample_trials=is_sampled,
-            trials=trial_grid(answers.question_ids, graded, temperatures) if is_sampled else None,
         )
         limits = {"breaking_temperature.mean_broken": (0.0, float(temperatures[-1]))}
         return {

@@ -5,14 +5,64 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from robust_eval.stats.correction import ErrorRates, corrected_rate, error_rates
+from robust_eval.stats.correction import MIN_LABELS, corrected_rate
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.frs import breaking_temperature
 from robust_eval.stats.interval import Floats, draw_groups, drop_degenerate, group_members
 
 RESAMPLES = 500
+_STEPS = 50
+_PSEUDO = 0.25
+"""Pseudo-labels of each verdict at both ends of the grid; they keep every logistic fit finite."""
+_STEEP = 0.5
+"""The standard deviation of the prior of a slope: by how much the logit of a rate changes from the middle of the grid
+to its ends. Without it the few labels of one end would make the rates there, on which early breaks hang."""
+
+
+class ErrorRates(NamedTuple):
+    """Sensitivity and specificity of verdicts, each (T,) by temperature; NaN where no label tells."""
+
+    sensitivity: Floats
+    specificity: Floats
+
+
+def error_rate(hits: Floats, number: Floats, grid: Floats) -> Floats:
+    """Return (T,) the rate at which right answers are called right, or wrong ones wrong, at each temperature.
+
+    ``hits`` (T,) are the answers with the verdict that people agree with, of a ``number`` (T,) of labelled ones at the
+    temperatures ``grid`` (T,); weights of labels make fractions of them. Where each temperature has 20 such answers or
+    more, a rate is their share. Elsewhere it is a logistic regression on the temperature over all of them, with a
+    quarter of a label added for each verdict at both ends of the grid, which keeps it finite, and a normal prior on the
+    slope that keeps it small.
+    """
+    if number.sum() <= 0:
+        return np.full(len(grid), np.nan)
+    return hits / number if (number >= MIN_LABELS).all() else _logistic(hits, number, grid)
+
+
+def _logistic(hits: Floats, number: Floats, grid: Floats) -> Floats:
+    """Return (T,) the rates of a fitted logistic regression, by Newton's method."""
+    x = grid - grid.mean() if len(grid) > 1 else np.zeros(1)
+    x = x / max(float(np.abs(x).max()), 1.0)
+    successes, trials = np.array(hits, dtype=float), np.array(number, dtype=float)
+    for end in (0, -1):
+        successes[end] += _PSEUDO
+        trials[end] += 2 * _PSEUDO
+    level = slope = 0.0
+    for _ in range(_STEPS):
+        p = 1 / (1 + np.exp(-np.clip(level + slope * x, -30, 30)))
+        rest, weight = successes - trials * p, trials * p * (1 - p)
+        g0, g1 = rest.sum(), (rest * x).sum() - slope / _STEEP**2
+        h00, h01, h11 = weight.sum(), (weight * x).sum(), (weight * x**2).sum() + 1 / _STEEP**2
+        determinant = max(h00 * h11 - h01**2, 1e-12)
+        steps = (h11 * g0 - h01 * g1) / determinant, (h00 * g1 - h01 * g0) / determinant
+        level += np.clip(steps[0], -2, 2)
+        slope += np.clip(steps[1], -2, 2) if len(grid) > 1 else 0
+        if max(map(abs, steps)) < 1e-10:
+            break
+    return np.asarray(1 / (1 + np.exp(-(level + slope * x))))
 
 
 class LabelCounts(NamedTuple):
@@ -30,9 +80,11 @@ class LabelCounts(NamedTuple):
     def rates(self, grid: Floats, times: Floats | None = None) -> ErrorRates:
         """Return the grader's error rates (T,), with each question counted ``times`` (n,) times."""
         weight = np.ones(len(self.right)) if times is None else times
-        totals = [weight @ counts for counts in self]
-        true_positives, right, true_negatives, wrong = totals
-        return _shrink_difference(error_rates(true_positives, right, true_negatives, wrong, grid), *totals)
+        totals = LabelCounts(*(weight @ counts for counts in self))
+        sensitivity = error_rate(totals.true_positives, totals.right, grid)
+        return _shrink_difference(
+            ErrorRates(sensitivity, error_rate(totals.true_negatives, totals.wrong, grid)), totals
+        )
 
 
 class LabelledGrid(NamedTuple):
@@ -51,9 +103,7 @@ class LabelledGrid(NamedTuple):
     estimator: str = "first"
 
 
-def _shrink_difference(
-    rates: ErrorRates, true_positives: Floats, right: Floats, true_negatives: Floats, wrong: Floats
-) -> ErrorRates:
+def _shrink_difference(rates: ErrorRates, totals: LabelCounts) -> ErrorRates:
     """Shrink the difference between the grader's sensitivity and specificity by James-Stein.
 
     Where the two are alike the crossing of one half does not move, and a difference that is but noise would move it.
@@ -65,6 +115,7 @@ def _shrink_difference(
     ----------
     Greenland & Robins, Biometrics 41 (1985): the difference of two shares over strata, by Mantel and Haenszel.
     """
+    true_positives, right, true_negatives, wrong = totals
     both = (right > 0) & (wrong > 0)
     if not both.any():
         return rates
@@ -119,22 +170,20 @@ def corrected_breaks(grid: LabelledGrid, times: Floats | None = None) -> Floats:
 def break_intervals(
     statistics: Callable[[Floats, NDArray[np.intp]], Sequence[float]],
     grid: LabelledGrid,
-    groups: Sequence[str] | None = None,
+    groups: ArrayLike,
+    trials: Floats | None = None,
     seed: int = 0,
     resamples: int = RESAMPLES,
-    resample_trials: bool = True,
-    trials: Floats | None = None,
 ) -> list[Estimate]:
     """Return metrics of corrected breaking temperatures with 95 % intervals that cover questions, trials and labels.
 
     ``statistics`` turns breaking temperatures (m,) of the questions with these numbers (m,) into numbers. Each resample
-    draws questions (or their ``groups``) with their labels and, with ``resample_trials``, from each question its
-    trials; enumerated answers are not resampled. Trials are whole ones if ``trials`` (n, T, k) are given (1 right, 0
-    wrong, NaN without a verdict), because one may be alike at all temperatures. Trials that are drawn twice over
-    scatter more, which shifts what is no linear function of them: the interval is the reflected one,
-    2 · value − quantiles, so that the shift goes the other way, extended to the value if it does not contain it. Where
-    a resample is infinite (unbroken), as a median may be, there is nothing to reflect: the interval holds the value and
-    the quantiles themselves, infinite ones too.
+    draws ``groups`` (n,) of questions with their labels and, from each question, its ``trials`` (n, T, k), which are 1
+    where right, 0 where wrong, and NaN without a verdict: whole ones, because one may be alike at all temperatures.
+    Enumerated answers have no trials to resample. Trials that are drawn twice over scatter more, which shifts what is
+    no linear function of them: the interval is the reflected one, 2 · value − quantiles, so that the shift goes the
+    other way, extended to the value if it does not contain it. Where a resample is infinite (unbroken), as a median may
+    be, there is nothing to reflect: the interval holds the value and the quantiles themselves, infinite ones too.
 
     References
     ----------
@@ -142,8 +191,7 @@ def break_intervals(
     """
     right, replies = grid.right, grid.replies
     generator = np.random.default_rng(seed)
-    members = group_members(np.arange(len(right)) if groups is None else groups)
-    shares = np.divide(right, replies, out=np.zeros_like(right), where=replies > 0)
+    members = group_members(groups)
     samples = []
     for _ in range(resamples):
         chosen = draw_groups(members, generator)
@@ -151,9 +199,6 @@ def break_intervals(
         hits, number = right[chosen], replies[chosen]
         if trials is not None:
             hits, number = _whole_trials(trials[chosen], generator)
-        elif resample_trials:
-            number = np.rint(number)
-            hits = generator.binomial(number.astype(int), np.clip(shares[chosen], 0, 1)).astype(float)
         samples.append(statistics(corrected_breaks(grid._replace(right=hits, replies=number), times), chosen))
     values = statistics(corrected_breaks(grid), np.arange(len(right)))
     return [

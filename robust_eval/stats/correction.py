@@ -28,12 +28,6 @@ MIN_YOUDEN = 0.2
 """Minimum of sensitivity + specificity − 1; below it verdicts are not corrected."""
 _MIN_REMAINDER = 0.2
 """Minimum of 1 − leverage as the divisor of a residual."""
-_STEPS = 50
-_PSEUDO = 0.25
-"""Pseudo-labels of each verdict at both ends of the grid; they keep every logistic fit finite."""
-_STEEP = 0.5
-"""The standard deviation of the prior of a slope: by how much the logit of a rate changes from the middle of the grid
-to its ends. Without it the few labels of one end would make the rates there, on which early breaks hang."""
 
 
 class _Pool(NamedTuple):
@@ -200,68 +194,6 @@ def corrected_rate(rate: ArrayLike, sensitivity: ArrayLike, specificity: ArrayLi
         corrected = np.clip((p + sp - 1) / youden, 0, 1)
     defined = np.where(youden < MIN_YOUDEN - ROUNDING, np.nan, corrected)
     return float(defined) if defined.ndim == 0 else defined
-
-
-class ErrorRates(NamedTuple):
-    """Sensitivity and specificity of verdicts, each (…, T) by temperature; NaN where no label tells."""
-
-    sensitivity: Floats
-    specificity: Floats
-
-
-def error_rates(
-    true_positives: Floats, right: Floats, true_negatives: Floats, wrong: Floats, grid: Floats
-) -> ErrorRates:
-    """Return the rates at which right answers are called right, and wrong ones wrong, at each temperature.
-
-    Parameters
-    ----------
-    true_positives, right
-        (…, T): how many answers that people call right have the verdict right, and how many there are; weights of
-        labels make fractions of them.
-    true_negatives, wrong
-        (…, T): how many answers that people call wrong have the verdict wrong, and how many there are.
-    grid
-        (T,) temperatures.
-
-    Where each temperature has 20 such answers or more, a rate is their share. Elsewhere it is a logistic regression
-    on the temperature over all of them, with a quarter of a label added for each verdict at both ends of the grid,
-    which keeps it finite, and a normal prior on the slope that keeps it small.
-    """
-    return ErrorRates(_rate(true_positives, right, grid), _rate(true_negatives, wrong, grid))
-
-
-def _rate(successes: Floats, number: Floats, grid: Floats) -> Floats:
-    """Return (…, T) the sensitivity or the specificity: shares at each temperature, or a logistic regression."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        shares = successes / number
-    is_separate = np.asarray((number >= MIN_LABELS).all(axis=-1))
-    is_empty = np.asarray(number.sum(axis=-1) <= 0)
-    fitted = _logistic(successes, number, grid)
-    return np.where(is_empty[..., None], np.nan, np.where(is_separate[..., None], shares, fitted))
-
-
-def _logistic(hits: Floats, number: Floats, grid: Floats) -> Floats:
-    """Return (…, T) the rates of a fitted logistic regression, by Newton's method, for many data sets at once."""
-    x = grid - grid.mean() if len(grid) > 1 else np.zeros(1)
-    x = x / max(float(np.abs(x).max()), 1.0)
-    successes, trials = np.array(hits, dtype=float), np.array(number, dtype=float)
-    for end in (0, -1):
-        successes[..., end] += _PSEUDO
-        trials[..., end] += 2 * _PSEUDO
-    level, slope = np.zeros(successes.shape[:-1]), np.zeros(successes.shape[:-1])
-    for _ in range(_STEPS):
-        p = 1 / (1 + np.exp(-np.clip(level[..., None] + slope[..., None] * x, -30, 30)))
-        rest, weight = successes - trials * p, trials * p * (1 - p)
-        g0, g1 = rest.sum(axis=-1), (rest * x).sum(axis=-1) - slope / _STEEP**2
-        h00, h01, h11 = weight.sum(axis=-1), (weight * x).sum(axis=-1), (weight * x**2).sum(axis=-1) + 1 / _STEEP**2
-        determinant = np.maximum(h00 * h11 - h01**2, 1e-12)
-        steps = (h11 * g0 - h01 * g1) / determinant, (h00 * g1 - h01 * g0) / determinant
-        level = level + np.clip(steps[0], -2, 2)
-        slope = slope + (np.clip(steps[1], -2, 2) if len(grid) > 1 else 0)
-        if all(np.abs(step).max(initial=0) < 1e-10 for step in steps):
-            break
-    return np.asarray(1 / (1 + np.exp(-(level[..., None] + slope[..., None] * x))))
 
 
 def labels_to_halve(labels: int, width: float, width_of_all: float) -> float:

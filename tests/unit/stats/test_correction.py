@@ -12,9 +12,10 @@ from robust_eval.stats.corrected_breaks import (
     LabelledGrid,
     break_intervals,
     corrected_breaks,
+    error_rate,
     label_counts,
 )
-from robust_eval.stats.correction import corrected_curve, corrected_mean, corrected_rate, error_rates, labels_to_halve
+from robust_eval.stats.correction import corrected_curve, corrected_mean, corrected_rate, labels_to_halve
 from robust_eval.stats.estimate import with_interval
 from robust_eval.stats.interval import SHARE, degenerate_interval
 
@@ -192,9 +193,7 @@ def test_rogan_gladen():
 
 def test_rates_of_error_are_shares_where_labels_suffice_and_a_logistic_fit_elsewhere():
     grid = np.array([0.2, 1.0, 1.8])
-    rates = error_rates(np.array([18.0, 16, 10]), np.full(3, 20.0), np.array([3.0, 6, 5]), np.array([4.0, 8, 8]), grid)
-
-    assert rates.sensitivity.tolist() == [0.9, 0.8, 0.5]
+    assert error_rate(np.array([18.0, 16, 10]), np.full(3, 20.0), grid).tolist() == [0.9, 0.8, 0.5]
 
     def minus_posterior(parameters):  # maximised by somebody else
         x = (grid - 1) / max(0.8, 1)
@@ -204,8 +203,9 @@ def test_rates_of_error_are_shares_where_labels_suffice_and_a_logistic_fit_elsew
 
     level, slope = minimize(minus_posterior, [0, 0], tol=1e-12).x
     expected = 1 / (1 + np.exp(-level - slope * (grid - 1)))
-    assert rates.specificity == pytest.approx(expected, abs=1e-5)
-    assert np.isnan(error_rates(np.zeros(3), np.zeros(3), np.ones(3), np.ones(3), grid).sensitivity).all()
+    found = error_rate(np.array([3.0, 6, 5]), np.array([4.0, 8, 8]), grid)
+    assert found == pytest.approx(expected, abs=1e-5)
+    assert np.isnan(error_rate(np.zeros(3), np.zeros(3), grid)).all()
 
 
 def test_breaks_of_a_perfect_judge_are_those_of_the_trials():
@@ -249,16 +249,16 @@ def test_a_judge_that_likes_to_say_right_keeps_most_of_what_tells_it():
 
 def test_intervals_of_breaks_hold_labels_questions_and_trials():
     generator = np.random.default_rng(0)
-    replies = np.full((40, 4), 10.0)
-    right = generator.binomial(10, np.tile([0.9, 0.7, 0.45, 0.1], (40, 1))).astype(float)
+    trials = (generator.random((40, 4, 10)) < np.array([0.9, 0.7, 0.45, 0.1])[:, None]).astype(float)
+    right, replies = trials.sum(axis=2), np.full((40, 4), 10.0)
 
     def interval(labels):
         truth = generator.random(labels) < 0.5
         verdicts = np.where(generator.random(labels) < 0.85, truth, ~truth).astype(float)
         rows, columns = generator.integers(40, size=labels), generator.integers(4, size=labels)
         counts = label_counts(verdicts, truth.astype(float), rows, columns, np.ones(labels), (40, 4))
-        grid = np.array([0.2, 0.4, 0.6, 0.8])
-        return break_intervals(mean, LabelledGrid(right, replies, grid, counts), resamples=200)[0]
+        labelled = LabelledGrid(right, replies, np.array([0.2, 0.4, 0.6, 0.8]), counts)
+        return break_intervals(mean, labelled, np.arange(40), trials, resamples=200)[0]
 
     def mean(breaking, chosen):
         return [float(np.mean(np.where(np.isinf(breaking), 1.0, breaking)))]
@@ -268,36 +268,36 @@ def test_intervals_of_breaks_hold_labels_questions_and_trials():
     assert few.high - few.low > many.high - many.low > 0
 
 
+def without_errors(right):
+    """Ten trials of each question at each temperature, so many of them right, by a judge that never errs."""
+    right = np.asarray(right, dtype=float)
+    labels, grid = LabelCounts(*[np.full(right.shape, 1000.0)] * 4), 0.2 * np.arange(1, right.shape[1] + 1)
+    return LabelledGrid(right, np.full(right.shape, 10.0), grid, labels)
+
+
 def unbroken_in_some_resamples(at_the_end):
     """Facts that all break at 0.8, or hold, by so many right trials of ten there, and the interval of their median."""
-    right, replies = np.tile([10.0, 10.0, 10.0, at_the_end], (1, 1)), np.full((1, 4), 10.0)
-    verdicts, none = np.tile([0.0, 1.0], 3000), np.zeros(6000, dtype=int)
-    sure = label_counts(verdicts, verdicts, none, np.tile(np.arange(4), 1500), np.ones(6000), (1, 4))
-    grid = np.array([0.2, 0.4, 0.6, 0.8])
-    estimates = break_intervals(
-        lambda breaking, _: [float(np.median(breaking))], LabelledGrid(right, replies, grid, sure), resamples=200
-    )
-    return estimates[0]
+    labelled = without_errors([[10, 10, 10, at_the_end]])
+    trials = (np.arange(10) < labelled.right[..., None]).astype(float)
+    return break_intervals(lambda breaking, _: [float(np.median(breaking))], labelled, [0], trials, resamples=200)[0]
 
 
 def test_a_median_of_which_some_resamples_are_unbroken_has_no_upper_end():
     found = unbroken_in_some_resamples(at_the_end=3.0)  # five of ten or more in 15 % of resamples
-    assert found == (0.8, 0.8, math.inf)
+    assert found == (pytest.approx(0.8), pytest.approx(0.8), math.inf)
     assert with_interval(found, ".1f") == "0.8 (0.8 to unbroken)"
     assert math.isnan(labels_to_halve(100, found.high - found.low, 0.1))
 
 
 def test_a_median_that_is_unbroken_has_a_lower_end_and_no_width_is_no_interval():
-    assert unbroken_in_some_resamples(at_the_end=6.0) == (math.inf, 0.8, math.inf)
+    assert unbroken_in_some_resamples(at_the_end=6.0) == (math.inf, pytest.approx(0.8), math.inf)
     assert np.isnan(unbroken_in_some_resamples(at_the_end=10.0)[1:]).all()
     assert np.isnan(unbroken_in_some_resamples(at_the_end=0.0)[1:]).all()
 
 
 def test_an_interval_of_breaks_holds_the_value_though_all_resamples_lie_on_one_side_of_it():
-    right, replies, grid = np.full((9, 1), 10.0), np.full((9, 1), 10.0), np.array([0.2])
-    counts = label_counts(*np.tile([0.0, 1.0], (2, 50)), *np.zeros((2, 100), dtype=int), np.ones(100), (9, 1))
-    labelled = LabelledGrid(right, replies, grid, counts)
-    (found,) = break_intervals(lambda _, chosen: [len(set(chosen.tolist())) / 9], labelled, resamples=50)
+    labelled = without_errors(np.full((9, 1), 10))
+    (found,) = break_intervals(lambda _, chosen: [len(set(chosen.tolist())) / 9], labelled, np.arange(9), resamples=50)
     assert (found.value, found.low) == (1, 1)
     assert found.high > 1
 
@@ -305,19 +305,14 @@ def test_an_interval_of_breaks_holds_the_value_though_all_resamples_lie_on_one_s
 def test_trials_that_are_alike_at_all_temperatures_are_resampled_whole():
     """One fact whose trials are right everywhere or nowhere holds or breaks as a whole, so that its break is unsure."""
     alike = np.repeat((np.arange(10) < 6).astype(float)[None, None], 6, axis=1)
-    grid, right, replies = np.arange(1.0, 7.0), alike.sum(axis=2), np.full((1, 6), 10.0)
-    verdicts, none = np.tile([0.0, 1.0], 3000), np.zeros(6000, dtype=int)
-    sure = label_counts(verdicts, verdicts, none, none, np.ones(6000), (1, 6))
     draws: list[float] = []
 
     def kept(breaking: np.ndarray, chosen: np.ndarray) -> list[float]:
         draws.append(float(np.isinf(breaking).mean()))
         return draws[-1:]
 
-    for trials, share in ((alike, stats.binom.sf(4, 10, 0.6)), (None, stats.binom.sf(4, 10, 0.6) ** 6)):
-        draws.clear()
-        break_intervals(kept, LabelledGrid(right, replies, grid, sure), resamples=200, trials=trials)
-        assert np.mean(draws[:-1]) == pytest.approx(share, abs=0.07)
+    break_intervals(kept, without_errors(alike.sum(axis=2)), [0], alike, resamples=200)
+    assert np.mean(draws[:-1]) == pytest.approx(stats.binom.sf(4, 10, 0.6), abs=0.07)  # drawn apart: to the power of 6
 
 
 def test_labels_that_halve_an_interval():
