@@ -74,7 +74,7 @@ def mean_interval(values: ArrayLike, groups: ArrayLike | None = None, level: flo
     [0.5, 0.032, 0.968]
     """
     (taken,), labels = _defined({"values": values}, groups, level)
-    return _mean_estimate(taken, labels, level)
+    return mean_estimate(taken, labels, SHARE if np.isin(taken, (0, 1)).all() else UNKNOWN, level)
 
 
 def share_interval(successes: ArrayLike, groups: ArrayLike | None = None, level: float = 0.95) -> Estimate:
@@ -86,7 +86,7 @@ def share_interval(successes: ArrayLike, groups: ArrayLike | None = None, level:
     [0.4, 0.273, 0.542]
     """
     (taken,), labels = _defined({"successes": successes}, groups, level, binary=True)
-    return _mean_estimate(taken, labels, level)
+    return mean_estimate(taken, labels, SHARE, level)
 
 
 def paired_share_interval(a: ArrayLike, b: ArrayLike, groups: ArrayLike | None = None, level: float = 0.95) -> Estimate:
@@ -123,13 +123,6 @@ def paired_share_interval(a: ArrayLike, b: ArrayLike, groups: ArrayLike | None =
     if not len(first):
         return UNDEFINED
     return Estimate(float(np.mean(first - second)), *paired_share_bounds(first - second, labels, level))
-
-
-def _mean_estimate(values: Floats, groups: NDArray[Any] | None, level: float) -> Estimate:
-    if not len(values):
-        return UNDEFINED
-    limits = SHARE if np.isin(values, (0, 1)).all() else UNKNOWN
-    return Estimate(float(np.mean(values)), *mean_bounds(values, limits, groups, level))
 
 
 def _defined(
@@ -181,15 +174,15 @@ def bounds(low: float, high: float, form: str = ".3f") -> str:
     return " to ".join(words)
 
 
-def mean_estimate(values: Floats, groups: Sequence[str] | None, limits: Limits = UNKNOWN) -> Estimate:
+def mean_estimate(values: Floats, groups: ArrayLike | None, limits: Limits = UNKNOWN, level: float = 0.95) -> Estimate:
     """Return the estimate of a mean over questions, without undefined ones (NaN), with its interval
     (:func:`~robust_eval.stats.interval.mean_bounds`).
     """
     defined = ~np.isnan(values)
     if not defined.any():
-        return Estimate(float("nan"))
+        return UNDEFINED
     labels = None if groups is None else np.asarray(groups)[defined]
-    return Estimate(float(np.mean(values[defined])), *mean_bounds(values[defined], limits, labels))
+    return Estimate(float(np.mean(values[defined])), *mean_bounds(values[defined], limits, labels, level))
 
 
 def estimate(
@@ -203,7 +196,7 @@ def estimate(
     interval if there is one.
     """
     if not defined.any():
-        return Estimate(float("nan"))
+        return UNDEFINED
     chosen = [array[defined] for array in arrays]
     labels = None if groups is None else np.asarray(groups)[defined]
     low, high = bootstrap(statistic, *chosen, groups=labels, seed=seed)
@@ -234,6 +227,4 @@ def proportion(count: int, of: int) -> Estimate:
     >>> [round(number, 3) for number in proportion(483, 500)]
     [0.966, 0.946, 0.979]
     """
-    if of == 0:
-        return Estimate(float("nan"))
-    return Estimate(count / of, *wilson(count, of))
+    return Estimate(count / of, *wilson(count, of)) if of else UNDEFINED
