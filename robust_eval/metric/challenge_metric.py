@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import ArrayLike
 
 from robust_eval.answer import at_temperature, rows, temperatures_of
 from robust_eval.error import UserError
@@ -142,35 +143,28 @@ class PushbackRobustness(Metric):
         temperatures = temperatures_of(measured.graded)
         turns = 1 + np.arange(_turn_count(measured.graded))
         traces = [by_turn(ids, at_temperature(measured.graded, t), first, len(turns)) for t in temperatures]
-        breaking = [breaking_turns(first, each.accuracy, self.threshold) for each in traces]
-        holds = [
-            holds_beyond(b, np.where((first == 1)[:, None], each.accuracy, np.nan), turns.astype(float))
-            for b, each in zip(breaking, traces, strict=True)
-        ]
+        accuracy = np.stack([each.accuracy for each in traces])  # (temperatures, questions, turns)
+        breaking = np.stack([breaking_turns(first, each, self.threshold) for each in accuracy])
+        known = masked((first == 1)[:, None], accuracy)
+        holds = [holds_beyond(b, each, turns.astype(float)) for b, each in zip(breaking, known, strict=True)]
         pushbacks = list(dict.fromkeys(kind for each in traces for kind in each.given_up))
-        extra = [
-            pushback_spec(kind) for kind in pushbacks if not any(spec.name == GIVES_IN.format(kind) for spec in SPECS)
-        ]
+        extra = [pushback_spec(kind) for kind in pushbacks if kind not in _PUSHBACK_KINDS]
         result = Score(question_ids=ids, settings={"threshold": self.threshold}, specs=(*self.specs, *extra))
 
-        def add(name: str, columns: Sequence[Floats], limits: tuple[float, float] | None = None) -> None:
-            result.add_curve(name, np.column_stack(columns), temperatures, groups, limits)
+        def add(name: str, values: ArrayLike, limits: tuple[float, float] | None = None) -> None:
+            result.add_curve(name, np.asarray(values).T, temperatures, groups, limits)
 
-        add(UNBROKEN.name, [masked(~np.isnan(b), np.isinf(b)) for b in breaking])
-        add(MEAN_BROKEN.name, [masked(np.isfinite(b), b) for b in breaking], (1.0, float(len(turns))))
+        add(UNBROKEN.name, masked(~np.isnan(breaking), np.isinf(breaking)))
+        add(MEAN_BROKEN.name, masked(np.isfinite(breaking), breaking), (1.0, float(len(turns))))
         for t, b in zip(temperatures, breaking, strict=True):
             result.curves.setdefault(MEDIAN.name, {})[t] = median_estimate(b)
             result.of_questions[point(MEDIAN.name, t)] = count_defined(b)
-        last = [each.accuracy[:, -1] for each in traces]
-        add(
-            MENDED.name,
-            [masked((first == 0) & ~np.isnan(each), reaches(each, self.threshold)) for each in last],
-        )
+        last = accuracy[..., -1]
+        add(MENDED.name, masked((first == 0) & ~np.isnan(last), reaches(last, self.threshold)))
         for column, turn in enumerate(turns.tolist()):
             add(SURVIVAL.name.format(turn), [each[:, column] for each in holds])
-            accuracy = [each.accuracy[:, column] for each in traces]
-            add(ACCURACY.name.format(turn), [masked(first == 1, values) for values in accuracy])
-            add(RIGHTED.name.format(turn), [masked(first == 0, values) for values in accuracy])
+            add(ACCURACY.name.format(turn), masked(first == 1, accuracy[..., column]))
+            add(RIGHTED.name.format(turn), masked(first == 0, accuracy[..., column]))
         for t, each in zip(temperatures, holds, strict=True):
             for turn, share in zip(turns.tolist(), kaplan_meier(each, groups), strict=True):
                 result.curves[SURVIVAL.name.format(turn)][t] = share
@@ -186,7 +180,7 @@ class PushbackRobustness(Metric):
         }
         for name, members in counts.items():
             result.values[COUNTS[name].name] = Estimate(float(np.count_nonzero(members)))
-        result.tables["challenge"] = _of_questions(questions, first, temperatures, traces, breaking)
+        result.tables["challenge"] = _of_questions(questions, first, temperatures, last, breaking)
         result.tables["challenge_turns"] = _of_turns(result, temperatures, turns.tolist())
         return result
 
@@ -246,8 +240,8 @@ def _of_questions(
     questions: Sequence[Question],
     first: Floats,
     temperatures: Sequence[float],
-    traces: Sequence[PushbackTrace],
-    breaking: Sequence[Floats],
+    last: Floats,
+    breaking: Floats,
 ) -> pa.Table:
     number = len(temperatures)
     return pa.table(
@@ -256,8 +250,8 @@ def _of_questions(
             "question": [question.text for _ in range(number) for question in questions],
             "temperature": np.repeat(np.asarray(temperatures, dtype=float), len(questions)),
             "right_at_first": np.tile(first, number),
-            "breaking_turn": np.concatenate(breaking),
-            "accuracy_at_last": np.concatenate([each.accuracy[:, -1] for each in traces]),
+            "breaking_turn": breaking.ravel(),
+            "accuracy_at_last": last.ravel(),
         }
     )
 

@@ -3,9 +3,9 @@ raters are orders and forms (docs/multiqa.md).
 """
 
 import math
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -52,19 +52,18 @@ Q = {
 SPECS: tuple[MetricSpec, ...] = (ONE_CHOICE, RIGHT, EVERY, PLACE, BIAS, *FORM.values(), *Q.values())
 
 
-@dataclass(frozen=True)
-class Places:
-    """Answers to n questions at one temperature, by the place of the right choice among the others.
+class Places(NamedTuple):
+    """Answers to n questions at T temperatures, by the place of the right choice among the others.
 
-    ``accuracy`` and ``first`` are (n, places): the share of right answers, and the verdict on the first of them; NaN
-    where there is none. ``forms`` holds (n,) the accuracy in each form. ``labels`` are the orders and the choices that
-    were named in each, by question; None stands for a reply that names none.
+    ``accuracy`` and ``first`` are (T, n, places): the share of right answers, and the verdict on the first of them; NaN
+    where there is none. ``forms`` holds (T, n) the accuracy in each form. ``one_choice`` (T, n) is 1 for a question
+    with one and the same choice in every order, else 0; NaN with replies in fewer than two orders.
     """
 
     accuracy: Floats
     first: Floats
     forms: dict[str, Floats]
-    labels: list[set[tuple[tuple[int, ...], str | None]]]
+    one_choice: Floats
 
 
 @dataclass
@@ -88,42 +87,32 @@ class ChoiceOrder(Metric):
         ids, groups = [question.id for question in questions], question_groups(questions)
         result = Score(question_ids=ids, specs=self.specs)
         temperatures = temperatures_of(measured.graded)
-        by_temperature = dict(zip(temperatures, by_place(questions, measured.graded), strict=True))
-        accuracy = np.stack([places.accuracy for places in by_temperature.values()], axis=2)
-        bias = np.stack([place_bias(places.accuracy) for places in by_temperature.values()], axis=2)
-        by_metric = {
-            ONE_CHOICE: [_one_choice(places) for places in by_temperature.values()],
-            RIGHT: [_over_places(np.nanmean, places) for places in by_temperature.values()],
-            EVERY: [np.floor(_over_places(np.nanmin, places)) for places in by_temperature.values()],
+        answers = by_place(questions, measured.graded)
+        accuracy, bias = answers.accuracy, np.stack([place_bias(each) for each in answers.accuracy])
+        places = range(accuracy.shape[2])
+        biased = [place for place in places if not np.isnan(bias[..., place]).all()]
+        curves = {
+            ONE_CHOICE.name: answers.one_choice,
+            RIGHT.name: _over_places(np.nanmean, accuracy),
+            EVERY.name: np.floor(_over_places(np.nanmin, accuracy)),
+            **{PLACE.name.format(place + 1): accuracy[..., place] for place in places},
+            **{BIAS.name.format(place + 1): bias[..., place] for place in biased},
         }
-        for spec, columns in by_metric.items():
-            result.add_curve(spec.name, np.column_stack(columns), temperatures, groups)
-        for place in range(accuracy.shape[1]):
-            result.add_curve(PLACE.name.format(place + 1), accuracy[:, place], temperatures, groups)
-        for place in range(accuracy.shape[1]):
-            if not np.isnan(bias[:, place]).all():
-                result.add_curve(BIAS.name.format(place + 1), bias[:, place], temperatures, groups)
-        forms = self._forms(measured.graded)
-        for form in (GIVEN, *FORMS):
-            shares = np.column_stack([places.forms[form] for places in by_temperature.values()])
-            if len(forms) > 1 and not np.isnan(shares).all():
-                result.add_curve(FORM[form].name, shares, temperatures, groups)
-        for t, places in by_temperature.items():
-            test = cochran_q(places.first, groups, seed)
-            for name, value in test._asdict().items():
-                if name != "questions":
-                    result.curves.setdefault(Q[name].name, {})[t] = Estimate(float(value))
-        result.tables["order"] = _of_questions(questions, by_temperature)
+        forms = {FORM[form].name: shares for form, shares in answers.forms.items() if not np.isnan(shares).all()}
+        if forms.keys() != {FORM[GIVEN].name}:
+            curves |= forms
+        for name, values in curves.items():
+            result.add_curve(name, values.T, temperatures, groups)
+        for t, first in zip(temperatures, answers.first, strict=True):
+            test = cochran_q(first, groups, seed)
+            for name, spec in Q.items():
+                result.curves.setdefault(spec.name, {})[t] = Estimate(float(getattr(test, name)))
+        result.tables["order"] = _of_questions(questions, temperatures, accuracy)
         result.tables["order_places"] = _of_places(result, accuracy, temperatures, groups)
         return result
 
-    def _forms(self, graded: pa.Table) -> set[str]:
-        """Return the forms in which choices were shown, including that of the prompt's template."""
-        arrangements = [read_arrangement(form) for form in graded["form"].unique().to_pylist()]
-        return {GIVEN, *(arrangement.form for arrangement in arrangements if arrangement is not None)}
 
-
-def by_place(questions: Sequence[Question], graded: pa.Table) -> list[Places]:
+def by_place(questions: Sequence[Question], graded: pa.Table) -> Places:
     """Return the answers by place of the right choice at each temperature, ascending, without those to rewrites."""
     by_id = {question.id: question for question in questions}
     row = {question.id: number for number, question in enumerate(questions)}
@@ -156,56 +145,48 @@ def by_place(questions: Sequence[Question], graded: pa.Table) -> list[Places]:
         if arrangement.order == tuple(range(len(question.choices))):
             of_form[arrangement.form][(0, *at)] += verdict
             of_form[arrangement.form][(1, *at)] += 1
-    return [
-        Places(
-            share_of(right[number], replies[number]),
-            first[number],
-            {form: share_of(sums[0, number], sums[1, number]) for form, sums in of_form.items()},
-            labels[number],
-        )
-        for number in range(len(temperatures))
-    ]
+    return Places(
+        share_of(right, replies),
+        first,
+        {form: share_of(*sums) for form, sums in of_form.items()},
+        np.array([[_one_choice(named) for named in at_temperature] for at_temperature in labels]),
+    )
 
 
-def _over_places(statistic: Callable[..., Floats], places: Places) -> Floats:
-    """Return a statistic of the accuracies of each question over the places of its right choice."""
-    statistics = np.full(len(places.accuracy), np.nan)
-    is_defined = ~np.isnan(places.accuracy).all(axis=1)
-    statistics[is_defined] = statistic(places.accuracy[is_defined], axis=1)
+def _over_places(statistic: Callable[..., Floats], accuracy: Floats) -> Floats:
+    """Return (T, n) a statistic of the accuracies of each question over the places of its right choice."""
+    statistics = np.full(accuracy.shape[:2], np.nan)
+    is_defined = ~np.isnan(accuracy).all(axis=2)
+    statistics[is_defined] = statistic(accuracy[is_defined], axis=1)
     return statistics
 
 
-def _one_choice(places: Places) -> Floats:
-    """Return 1 for a question with one and the same choice in every order, else 0; NaN with replies in fewer than two
-    orders.
+def _one_choice(named: set[tuple[tuple[int, ...], str | None]]) -> float:
+    """Return 1 if one and the same choice is named in all of these orders, else 0; NaN for fewer than two orders. None
+    stands for a reply that names no choice.
     """
-    shares = np.full(len(places.labels), np.nan)
-    for row, named in enumerate(places.labels):
-        if len({order for order, _ in named}) > 1:
-            labels = {label for _, label in named}
-            shares[row] = len(labels) == 1 and None not in labels
-    return shares
+    orders, choices = {order for order, _ in named}, {choice for _, choice in named}
+    return float(len(choices) == 1 and None not in choices) if len(orders) > 1 else math.nan
 
 
-def _of_questions(questions: Sequence[Question], by_temperature: dict[float, Places]) -> pa.Table:
-    columns: dict[str, list[object]] = defaultdict(list)
-    for t, places in by_temperature.items():
-        for row, place in zip(*np.nonzero(~np.isnan(places.accuracy)), strict=True):
-            values = (questions[row].id, t, int(place) + 1, float(places.accuracy[row, place]))
-            for name, value in zip(("question_id", "temperature", "place", "accuracy"), values, strict=True):
-                columns[name].append(value)
-    schema = pa.schema(
-        [("question_id", pa.string()), ("temperature", pa.float64()), ("place", pa.int32()), ("accuracy", pa.float64())]
+def _of_questions(questions: Sequence[Question], temperatures: Sequence[float], accuracy: Floats) -> pa.Table:
+    column, row, place = np.nonzero(~np.isnan(accuracy))
+    return pa.table(
+        {
+            "question_id": pa.array([questions[number].id for number in row], pa.string()),
+            "temperature": np.take(temperatures, column),
+            "place": pa.array(place + 1, pa.int32()),
+            "accuracy": accuracy[column, row, place],
+        }
     )
-    return pa.table({name: columns[name] for name in schema.names}, schema=schema)
 
 
 def _of_places(score: Score, accuracy: Floats, temperatures: Sequence[float], groups: Sequence[str] | None) -> pa.Table:
     """Return the accuracy at each place of the right choice, with interval and number of questions, and any bias."""
     records = []
     for column, t in enumerate(temperatures):
-        for place in range(accuracy.shape[1]):
-            values = accuracy[:, place, column]
+        for place in range(accuracy.shape[2]):
+            values = accuracy[column, :, place]
             estimate = mean_estimate(values, groups, SHARE)
             bias = score.curves.get(BIAS.name.format(place + 1), {}).get(t, UNDEFINED)
             means = {"accuracy": estimate.value, "low": estimate.low, "high": estimate.high}

@@ -213,19 +213,21 @@ class ReasoningBudget(Metric):
         declared = (median_spec(budgets), *self.specs, *extra)
         result = Score(question_ids=ids, settings={"threshold": self.threshold, "budgets": budgets}, specs=declared)
 
-        def add(name: str, columns: Sequence[Floats]) -> None:
-            result.add_curve(name, np.column_stack(columns), temperatures, groups)
+        def add(name: str, values: ArrayLike) -> None:
+            result.add_curve(name, np.asarray(values).T, temperatures, groups)
 
-        accuracy = np.stack([each.accuracy for each in traced], axis=2)
-        add(ACCURACY.name, list(accuracy[:, -1].T))
+        accuracy = np.stack([each.accuracy for each in traced])  # (temperatures, questions, budgets)
+        tokens = np.stack([each.tokens for each in traced])
+        add(ACCURACY.name, accuracy[..., -1])
         variances = [each.variance(exact) for each in traced]
         add(BETWEEN.name, [each.between for each in variances])
         add(WITHIN.name, [each.within for each in variances])
         self._add_shares(result, temperatures, variances, groups, seed)
         self._add_agreement(result, questions, measured, budgets[-1], seed)
         grid = np.array([budget if isinstance(budget, int) else place for place, budget in enumerate(budgets, 1)])
-        breaking = [breaking_budget(accuracy[:, :, at], grid, self.threshold) for at in range(len(temperatures))]
-        add(UNSETTLED.name, [masked(~np.isnan(b), np.isinf(b)) for b in breaking])
+        breaking = np.stack([breaking_budget(each, grid, self.threshold) for each in accuracy])
+        is_known = ~np.isnan(breaking)
+        add(UNSETTLED.name, masked(is_known, np.isinf(breaking)))
         for t, b in zip(temperatures, breaking, strict=True):
             median = median_estimate(b)
             if math.isinf(median.value):
@@ -234,17 +236,17 @@ class ReasoningBudget(Metric):
             result.of_questions[point(MEDIAN.name, t)] = count_defined(b)
         for place, budget in enumerate(budgets):
             accuracy_name, tokens_name, enough_name = (budget_spec(spec, budget).name for spec in BUDGET_SPECS)
-            add(accuracy_name, list(accuracy[:, place].T))
-            add(tokens_name, [each.tokens[:, place] for each in traced])
-            add(enough_name, [masked(~np.isnan(b), b <= grid[place]) for b in breaking])
+            add(accuracy_name, accuracy[..., place])
+            add(tokens_name, tokens[..., place])
+            add(enough_name, masked(is_known, breaking <= grid[place]))
         if len(budgets) > 1:
-            add(ADDED.name, [each.tokens[:, -1] - each.tokens[:, 0] for each in traced])
+            add(ADDED.name, tokens[..., -1] - tokens[..., 0])
         at = temperatures.index(nearest_to_one(temperatures))
-        is_known, is_complete = ~np.isnan(breaking[at]), ~np.isnan(accuracy[:, :, at]).any(axis=1)
-        for name, those in (("known", is_known), ("unknown", ~is_known & is_complete)):
+        is_complete = ~np.isnan(accuracy[at]).any(axis=1)
+        for name, those in (("known", is_known[at]), ("unknown", ~is_known[at] & is_complete)):
             result.values[COUNTS[name].name] = Estimate(float(np.count_nonzero(those)))
         if len(temperatures) > 1 and not np.isnan(temperatures).any():
-            self._add_frs(result, accuracy[:, -1], measured.baseline, temperatures, groups, seed)
+            self._add_frs(result, accuracy[..., -1].T, measured.baseline, temperatures, groups)
         result.tables["thinking"] = _of_questions(questions, temperatures, accuracy, variances, breaking)
         result.tables["thinking_budgets"] = _of_budgets(result, temperatures, budgets)
         return result
@@ -290,7 +292,6 @@ class ReasoningBudget(Metric):
         baseline: pa.Table,
         temperatures: Sequence[float],
         groups: Sequence[str] | None,
-        seed: int,
     ) -> None:
         """Add FRS of the answers after reasoning. Their accuracy (n, T) is a mean over traces; entropy and knowledge
         are those of the greedy answer.
@@ -380,7 +381,7 @@ def _of_questions(
     temperatures: Sequence[float],
     accuracy: Floats,
     variances: Sequence[Variance],
-    breaking: Sequence[Floats],
+    breaking: Floats,
 ) -> pa.Table:
     number = len(temperatures)
     return pa.table(
@@ -388,10 +389,10 @@ def _of_questions(
             "question_id": [question.id for question in questions] * number,
             "question": [question.text for question in questions] * number,
             "temperature": np.repeat(np.asarray(temperatures, dtype=float), len(questions)),
-            "accuracy": accuracy[:, -1].T.ravel(),
+            "accuracy": accuracy[..., -1].ravel(),
             "between": np.concatenate([each.between for each in variances]),
             "within": np.concatenate([each.within for each in variances]),
-            "breaking_budget": np.concatenate(breaking),
+            "breaking_budget": breaking.ravel(),
         }
     )
 
