@@ -3,10 +3,11 @@
 import math
 from fractions import Fraction
 
+import pyarrow as pa
 import pytest
 from answer_rows import answer_row
 
-from robust_eval.answer import answer_table
+from robust_eval.answer import EXACT_CURVES, answer_table
 from robust_eval.metric.frs_metric import FactualRobustness
 from robust_eval.metric.score import Measured
 from robust_eval.question import Question
@@ -61,6 +62,17 @@ def score_one(rows, **options):
     """The score of question a, whose greedy answer is sure."""
     baseline = answer_table([answer("a", top_logprobs=[SURE], answer_tokens=1)])
     return score_facts(QUESTIONS[:1], baseline, answer_table(rows), **options)
+
+
+def curves(*questions, below=1.0, above=1.0):
+    """A table of curves: the id, temperatures, accuracies and standard errors of each question, with bounds around."""
+    names = ("question_id", "rewrite", "temperature", "accuracy", "standard_error", "lower", "upper")
+    rows = [
+        (name, 0, t, accuracy, error, max(accuracy - below, 0.0), min(accuracy + above, 1.0))
+        for name, *columns in questions
+        for t, accuracy, error in zip(*columns, strict=True)
+    ]
+    return pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], schema=EXACT_CURVES)
 
 
 def exact_score(entropy, temperature, d):

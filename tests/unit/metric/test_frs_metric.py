@@ -144,17 +144,13 @@ def test_bound_scores_unbroken_facts_at_the_last_temperature():
     assert score.tables["frs"]["breaking_temperature"][0].as_py() == math.inf
 
 
-def test_every_d_has_a_figure_and_a_column():
-    score = score_facts(d=[0.5, 50])
-    assert [name for name in score.values if name.startswith("frs.d")] == ["frs.d0.5", "frs.d50"]
-    assert [name for name in score.tables["frs"].column_names if name.startswith("frs_d")] == ["frs_d0.5", "frs_d50"]
-
-
-def test_an_interval_is_of_the_known_facts():
-    expected = (0.25, *mean_bounds(np.array([1.0, 0.0, 0.0, 0.0]), SHARE))  # a alone of the four known is unbroken
-    score = score_facts()
+@pytest.mark.parametrize("groups", [None, "xyxyz"])  # a and c share a paragraph, and b and d
+def test_an_interval_is_of_the_known_facts_or_of_their_groups(groups):
+    score = score_facts([Question(name, "", group=groups[place] if groups else "") for place, name in enumerate(FACTS)])
+    labels = groups and list(groups[:4])
+    expected = (0.25, *mean_bounds(np.array([1.0, 0.0, 0.0, 0.0]), SHARE, labels))  # a alone of the four is unbroken
     assert score.values["frs.unbroken_share"] == expected
-    assert score.curves["frs.survival"][1.5] == expected
+    assert score.curves["frs.survival"][1.5] == pytest.approx(expected, rel=1e-12)
 
 
 def test_counts_the_median_and_kendall_have_no_interval():
@@ -167,15 +163,6 @@ def test_counts_the_median_and_kendall_have_no_interval():
         "frs.count.undefined",
         "frs.entropy_vs_breaking.kendall",
     }
-
-
-def test_groups_of_questions_change_the_interval():
-    # a and c share a paragraph, and b and d: one group is half unbroken, the other not at all
-    grouped = [Question(id=name, text="", group="xyxyz"[index]) for index, name in enumerate(FACTS)]
-    assert score_facts(grouped).values["frs.unbroken_share"] == (
-        0.25,
-        *mean_bounds(np.array([1.0, 0.0, 0.0, 0.0]), SHARE, ["x", "x", "y", "y"]),
-    )
 
 
 def test_neither_the_order_of_the_answers_nor_that_of_the_questions_matters():

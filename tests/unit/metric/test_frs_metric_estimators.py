@@ -1,15 +1,14 @@
 import math
 
-import numpy as np
 import pyarrow as pa
 import pytest
-from facts_by_hand import BASELINE, ROWS, SURE, answer, figures, trials
+from facts_by_hand import BASELINE, ROWS, SURE, answer, curves, figures, trials
 from facts_by_hand import QUESTIONS as FACTS_ASKED
 
 from robust_eval.answer import EXACT_CURVES, answer_table
 from robust_eval.metric.frs_metric import FactualRobustness
 from robust_eval.metric.frs_tables import certainty_bins
-from robust_eval.metric.score import HUMAN_LABEL, HUMAN_LABEL_WEIGHT, Measured, grid
+from robust_eval.metric.score import HUMAN_LABEL, HUMAN_LABEL_WEIGHT, Measured
 from robust_eval.question import Question
 from robust_eval.stats.interval import NORMAL_95
 
@@ -19,25 +18,9 @@ QUESTIONS = FACTS_ASKED[:3]  # a, b and c
 GRADED = answer_table(row for row in ROWS if row["question_id"] in "abc")  # a never breaks, b at 1.5, c at 0.5
 
 
-def curve_table(accuracy, temperatures=GRID, error=0.0, lower=0.0, upper=1.0):
-    return pa.table(
-        {
-            "question_id": [name for name in accuracy for _ in temperatures],
-            "rewrite": [0] * (len(accuracy) * len(temperatures)),
-            "temperature": [t for _ in accuracy for t in temperatures],
-            "accuracy": [float(p) for curve in accuracy.values() for p in curve],
-            "standard_error": [float(error)] * (len(accuracy) * len(temperatures)),
-            "lower": [float(p - lower) if lower else 0.0 for curve in accuracy.values() for p in curve],
-            "upper": [float(p + upper) if upper < 1 else 1.0 for curve in accuracy.values() for p in curve],
-            "how": [None] * (len(accuracy) * len(temperatures)),
-        },
-        schema=EXACT_CURVES,
-    )
-
-
-def score(estimator, curves, graded=GRADED, **options):
+def score(estimator, table, graded=GRADED, **options):
     metric = FactualRobustness(**{"k": 2, "d": [1], **options})
-    return metric.score(QUESTIONS, Measured(BASELINE, graded, curves, estimator), seed=0)
+    return metric.score(QUESTIONS, Measured(BASELINE, graded, table, estimator), seed=0)
 
 
 def values_of(curve):
@@ -78,13 +61,13 @@ def enumerated():
     return answer_table(rows)
 
 
-def exact_score(error=0.0, **options):
-    curves = curve_table(EXACT, WIDE, error, lower=0.1, upper=0.02)
-    return score("exact", curves, enumerated(), **options)
+def exact_score(error=0.0, names="abc", **options):
+    table = curves(*((name, WIDE, EXACT[name], [error] * len(WIDE)) for name in names), below=0.1, above=0.02)
+    return score("exact", table, enumerated(), **options)
 
 
 def test_enumerated_answers_give_the_grid_and_their_curve_what_lies_off_it():
-    found = exact_score()
+    found = exact_score(error=0.05 / NORMAL_95)
     assert found.settings == {"threshold": 0.5, "k": 2, "unbroken": "one"}
     f = 3.5 / 2 - 1 / 7  # a at 2.5
     assert figures(found, "frs.entropy", "frs.count") == pytest.approx(
@@ -102,33 +85,18 @@ def test_enumerated_answers_give_the_grid_and_their_curve_what_lies_off_it():
     )
     assert by_question(found, "breaking_temperature") == [INF, 1.5, INF]
     assert by_question(found, "breaking_temperature_offgrid") == pytest.approx([2.5, 1.2, INF])
-    assert by_question(found, "breaking_temperature_offgrid_low") == pytest.approx([2.5, 1.2, INF])
-    assert by_question(found, "breaking_temperature_offgrid_high") == pytest.approx([2.5, 1.2, INF])
-
-
-def test_the_error_of_a_curve_becomes_an_interval_off_the_grid():
-    found = exact_score(error=0.05 / NORMAL_95)
-    assert by_question(found, "breaking_temperature_offgrid") == pytest.approx([2.5, 1.2, INF])
     assert by_question(found, "breaking_temperature_offgrid_low") == pytest.approx([2.25, 1.08, INF])
     assert by_question(found, "breaking_temperature_offgrid_high") == pytest.approx([2.75, 1.32, INF])
 
 
-def test_a_question_without_a_curve_has_no_break_off_the_grid():
-    curves = curve_table({name: EXACT[name] for name in "ac"}, WIDE)
-    found = score("exact", curves, enumerated())
-    assert by_question(found, "breaking_temperature") == [INF, 1.5, INF]
-    assert by_question(found, "breaking_temperature_offgrid") == pytest.approx([2.5, NAN, INF], nan_ok=True)
-
-
-def test_the_threshold_holds_off_the_grid_as_well():
-    found = exact_score(threshold=0.75)
-    assert by_question(found, "breaking_temperature_offgrid") == pytest.approx([1.25, 0.6, INF])
+def test_off_the_grid_the_threshold_holds_as_well_and_a_question_without_a_curve_has_no_break():
+    found = exact_score(names="ac", threshold=0.75)
+    assert by_question(found, "breaking_temperature_offgrid") == pytest.approx([1.25, NAN, INF], nan_ok=True)
 
 
 def test_enumerated_answers_come_with_certified_bounds():
     mean = {t: sum(curve[WIDE.index(t)] for curve in EXACT.values()) / 3 for t in GRID}
-    curves = {name: values_of(curve) for name, curve in exact_score().curves.items()}
-    assert curves == {
+    assert {name: values_of(curve) for name, curve in exact_score().curves.items()} == {
         "accuracy": pytest.approx(mean),
         "accuracy_certified_lower": pytest.approx({t: p - 0.1 for t, p in mean.items()}),
         "accuracy_certified_upper": pytest.approx({t: p + 0.02 for t, p in mean.items()}),
@@ -141,13 +109,6 @@ def test_weights_that_are_probabilities_are_summed():
     right = [EXACT[name][WIDE.index(t)] for name in "abc" for t in GRID]
     assert table["correct"] == pytest.approx(right)
     assert table["replies"] == pytest.approx([1.0] * 9)
-    found = grid(list("abc"), enumerated())
-    assert found.accuracy == pytest.approx(np.reshape(right, (3, 3)))
-
-
-def test_enumerated_answers_that_do_not_sum_to_one_are_shares_of_what_there_is():
-    rows = [answer("a", 0.5, True, weight=0.3), answer("a", 0.5, False, weight=0.1), answer("a", 1.0, True, weight=0.2)]
-    assert grid(["a"], answer_table(rows)).accuracy == pytest.approx(np.array([[0.75, 1.0]]))
 
 
 def test_enumerated_answers_count_by_their_probability_in_the_certainty_bins():

@@ -50,20 +50,6 @@ def test_the_greedy_accuracy_is_the_share_of_right_answers():
     assert (found.curves, found.tables) == ({}, {})
 
 
-@pytest.mark.parametrize("outcome", ["filtered_prompt", "filtered_reply", "error"])
-def test_answers_without_a_reply_are_left_out(outcome):
-    found = score([("ok", True), (outcome, None), (outcome, False), ("ok", False), ("ok", False)])
-    np.testing.assert_array_equal(by_question(found), [1, NAN, NAN, 0, 0])
-    assert found.values["accuracy.greedy"].value == pytest.approx(1 / 3)
-
-
-@pytest.mark.parametrize("outcome", ["refused", "empty", "invalid"])
-def test_replies_that_answer_nothing_are_wrong(outcome):
-    found = score([("ok", True), (outcome, None), (outcome, False)])  # of the second nobody knows the answer
-    np.testing.assert_array_equal(by_question(found), [1, NAN, 0])
-    assert found.values["accuracy.greedy"].value == pytest.approx(1 / 2)
-
-
 def test_questions_without_a_gold_answer_are_undefined():
     found = score([("ok", None), ("ok", None)])
     np.testing.assert_array_equal(by_question(found), [NAN, NAN])

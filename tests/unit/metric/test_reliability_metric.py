@@ -7,10 +7,8 @@ import pytest
 from answer_rows import answer_row
 from scipy import stats
 
-from robust_eval.aggregator.base import EqualText
 from robust_eval.answer import ABSTENTION, answer_table
 from robust_eval.error import UserError
-from robust_eval.metric.agreement_metric import AnswerAgreement
 from robust_eval.metric.label_correction import abstention_rates
 from robust_eval.metric.reliability_metric import TrialReliability
 from robust_eval.metric.score import HUMAN_ABSTENTION, HUMAN_LABEL_WEIGHT, Measured
@@ -18,6 +16,7 @@ from robust_eval.prompt.pushback import Pushback
 from robust_eval.question import UNANSWERABLE, Question
 from robust_eval.report.score_presentation import present
 from robust_eval.stats.correction import corrected_mean
+from robust_eval.stats.pass_rates import g_pass_at_k, pass_at_k, pass_hat_k
 
 NAN = math.nan
 LABELS = {"q0": "aaaa", "q1": "aaab", "q2": "abcb", "q3": "bccb"}
@@ -106,18 +105,13 @@ def test_the_errors_of_the_outcome_are_weighted_shares_of_the_labels():
     assert abstention_rates(QUESTIONS, [people(rows, [NAN] * 16)]).values == {}
 
 
-def test_pass_rates_are_means_over_questions_of_all_subsets():
-    figures = values_of(scored(trials()))
+def test_pass_rates_are_means_over_questions():
+    figures, right = values_of(scored(trials())), [each.count("a") for each in LABELS.values()]
     for k in (1, 2, 4):
-        subsets = [[drawn.count("a") for drawn in combinations(each, k)] for each in LABELS.values()]
-        rates = {
-            "pass_at": [np.mean([right >= 1 for right in each]) for each in subsets],
-            "pass_hat": [np.mean([right == k for right in each]) for each in subsets],
-            "g_pass_50": [np.mean([right >= k / 2 for right in each]) for each in subsets],
-            "g_pass_75": [np.mean([right >= 0.75 * k for right in each]) for each in subsets],
-        }
-        for name, expected in rates.items():
-            assert figures[f"{name}.k{k}"] == pytest.approx(np.mean(expected), abs=1e-12)
+        assert figures[f"pass_at.k{k}"] == pass_at_k(right, 4, k).mean()
+        assert figures[f"pass_hat.k{k}"] == pass_hat_k(right, 4, k).mean()
+        for percent in (50, 75):
+            assert figures[f"g_pass_{percent}.k{k}"] == g_pass_at_k(right, 4, k, percent / 100).mean()
     assert "pass_at.k8" not in figures
 
 
@@ -128,19 +122,11 @@ def test_a_question_with_too_few_replies_is_left_out_of_a_rate():
     assert score.n("reliability.pass_hat.k4") == score.n("reliability.tar_a") == 3
 
 
-def test_the_consistency_rate_is_the_observed_agreement_of_all_raters():
-    rows = trials() + trials({"q0": "aa", "q1": "cb", "q2": "aa", "q3": "b-"}, rewrite=1)
-    voted = EqualText().aggregate(QUESTIONS, answer_table(rows))
-    counts = AnswerAgreement().raters(QUESTIONS, voted, 1.0).counts
-    r = counts.sum(axis=1)
-    observed = np.mean(((counts**2).sum(axis=1) - r) / (r * (r - 1)))
-    pairs = []
-    for question in QUESTIONS:
-        labels = [row["label"] for row in rows if row["question_id"] == question.id and row["label"]]
-        pairs.append(np.mean([one == other for one, other in combinations(labels, 2)]))
-    value = values_of(scored(rows))["consistency"]
-    assert abs(value - observed) < 1e-12
-    assert abs(value - np.mean(pairs)) < 1e-12
+def test_the_consistency_rate_is_the_share_of_pairs_of_all_answers_that_agree():
+    more = {"q0": "aa", "q1": "cb", "q2": "aa", "q3": "b-"}
+    labels = [(each + more[name]).replace("-", "") for name, each in LABELS.items()]
+    pairs = [np.mean([one == other for one, other in combinations(each, 2)]) for each in labels]
+    assert values_of(scored(trials() + trials(more, rewrite=1)))["consistency"] == pytest.approx(np.mean(pairs))
 
 
 def test_total_agreement_of_texts_is_stricter_than_that_of_answers():

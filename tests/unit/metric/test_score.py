@@ -6,10 +6,9 @@ from answer_rows import answer_row
 
 from robust_eval.answer import answer_table
 from robust_eval.error import UserError
-from robust_eval.metric.score import Measured, Score, counted_answers, grid, question_groups
+from robust_eval.metric.score import Measured, Score, grid, question_groups
 from robust_eval.question import Question
 from robust_eval.stats.estimate import Estimate
-from robust_eval.stats.interval import SHARE
 
 
 def answer(question_id, temperature, correct, outcome="ok", weight=1.0):
@@ -74,14 +73,6 @@ def test_a_grid_counts_trials_in_the_order_of_the_questions_and_of_the_temperatu
     np.testing.assert_array_equal(result.accuracy, [[0, 2 / 3], [1, 1 / 3]])
 
 
-def test_a_tie_of_ten_trials_is_exactly_one_half():
-    rows = [answer("a", 0.2, trial < 5, weight=1 / 10) for trial in range(10)]
-    result = grid(["a"], counted_answers(answer_table(rows)))
-    assert result.correct.tolist() == [[5.0]]
-    assert result.replies.tolist() == [[10.0]]
-    assert result.accuracy.tolist() == [[0.5]]
-
-
 def test_only_missing_replies_leave_the_denominator():
     rows = [
         answer("a", 0.2, True),
@@ -133,12 +124,6 @@ def test_a_question_without_a_group_is_a_group_of_its_own():
     assert [labels.index(label) for label in labels] == [0, 1, 0, 3]
 
 
-def test_a_question_without_a_group_never_joins_one_that_has_its_id_for_a_name():
-    labels = question_groups([Question("a", "?", group="b"), Question("b", "?")])
-    assert labels is not None
-    assert len(set(labels)) == 2
-
-
 def test_trials_count_one_each_however_many_a_question_has():
     """As in recorded answers, where one may be missing: 20 of weight 1/20, and 19 of weight 1/19."""
     rows = [answer_row(name, trial=trial, weight=1 / n) for name, n in (("a", 20), ("b", 19)) for trial in range(n)]
@@ -151,25 +136,6 @@ def test_enumerated_answers_count_by_their_probability_even_if_trials_could_weig
     measured = Measured(answer_table([]), answer_table(rows), estimator="exact")
     assert measured.graded["weight"].to_pylist() == weights
     assert grid(["a"], measured.graded).accuracy == pytest.approx(np.array([[weights[0] / sum(weights)]]))
-
-
-def test_a_share_of_questions_that_are_all_alike_has_the_exact_interval():
-    score = Score()
-    score.add_share("none", np.zeros(20), None)
-    score.add_share("all", np.array([1.0, np.nan, 1.0, 1.0]), None)
-    score.add_share("grouped", np.zeros(20), ["one"] * 10 + ["other"] * 10)
-    assert score.values["none"] == pytest.approx((0, 0, 1 - 0.025 ** (1 / 20)))  # Clopper and Pearson, closed form
-    assert score.values["all"] == pytest.approx((1, 0.025 ** (1 / 3), 1))
-    assert score.values["grouped"] == pytest.approx((0, 0, 1 - 0.025 ** (1 / 2)))
-    assert score.by_question["none"].tolist() == [0] * 20
-
-
-def test_any_other_share_is_a_mean():
-    values = np.array([0.0, 1.0, 1.0, np.nan])
-    score, mean = Score(), Score()
-    score.add_share("share", values, None)
-    mean.add_mean("share", values, None, SHARE)
-    assert score.values == mean.values
 
 
 def test_values_may_be_a_list_of_truth_values_but_not_of_texts():

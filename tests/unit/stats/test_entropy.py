@@ -15,18 +15,6 @@ from robust_eval.stats.entropy import FAMILIES, answer_entropy, entropy_of, mill
 RECORDED = PROJECT.parent / "shared" / "data" / "physics_mcq"
 
 
-def tables(total, labels):
-    """Every table of ``total`` answers over so many labels, of which the first is right."""
-    bars = itertools.combinations(range(total + labels - 1), labels - 1)
-    ends = np.array([[-1, *places, total + labels - 1] for places in bars])
-    return np.diff(ends, axis=1) - 1
-
-
-@pytest.mark.parametrize("error", [0.0, 0.05, 0.3, 0.5, 0.95, 1.0])
-def test_without_fixed_shares_the_entropy_is_binary(error):
-    assert entropy_of(error) == pytest.approx(stats.entropy([1 - error, error]), abs=1e-15)
-
-
 @pytest.mark.parametrize("fixed", [fixed for family in FAMILIES.values() for fixed in family])
 def test_every_curve_is_the_entropy_of_its_shares_and_begins_where_they_sum_to_the_error_rate(fixed):
     for error, entropy in zip(np.linspace(0, 1, 21), entropy_of(np.linspace(0, 1, 21), *fixed), strict=True):
@@ -58,23 +46,8 @@ def test_the_families_are_those_of_the_paper():
 
 
 def test_an_entropy_has_the_shape_of_the_error_rate_and_nan_where_that_is_nan():
-    error = np.array([[0.5, math.nan, 1.0]])
+    error = np.array([[0.5, math.nan, 1 + 2e-16]])
     np.testing.assert_allclose(entropy_of(error), [[math.log(2), math.nan, 0]], atol=1e-15)
-
-
-@pytest.mark.parametrize("error", [-1e-16, 1 + 2e-16])
-def test_rounding_does_not_make_an_error_rate_wrong(error):
-    assert entropy_of(error) == 0
-
-
-@pytest.mark.parametrize(("choices", "total"), [(2, 40), (3, 30), (4, 24), (5, 20)])
-def test_no_table_has_less_entropy_than_two_answers(choices, total):
-    """Brute force over the grid of the simplex: at each error rate the smallest entropy is that of two answers."""
-    counts = tables(total, choices)
-    assert len(counts) == math.comb(total + choices - 1, choices - 1)
-    entropy, wrong = answer_entropy(counts), total - counts[:, 0]
-    for errors in range(total + 1):
-        assert entropy[wrong == errors].min() == pytest.approx(float(entropy_of(errors / total)), abs=1e-12)
 
 
 @pytest.mark.skipif(not RECORDED.is_dir(), reason="the recorded answers of the paper are not here")
@@ -117,19 +90,10 @@ def test_the_entropy_of_a_single_label_is_zero_and_not_minus_zero():
     assert answer_entropy([[7, 0]])[0] == 0.0
 
 
-def test_without_questions_there_is_no_entropy():
-    assert answer_entropy(np.zeros((0, 5))).shape == (0,)
-
-
-@pytest.mark.parametrize("counts", [[3, 4], 5, [[[1, 2]]]])
-def test_counts_must_be_a_table(counts):
+@pytest.mark.parametrize("counts", [[3, 4], 5, [[[1, 2]]], [[3, -1]]])
+def test_counts_that_are_no_table_of_answers_are_refused(counts):
     with pytest.raises(ValueError, match="counts"):
         answer_entropy(counts)
-
-
-def test_negative_counts_are_refused():
-    with pytest.raises(ValueError, match="counts"):
-        answer_entropy([[3, -1]])
 
 
 @PROPERTY
@@ -142,11 +106,3 @@ def test_the_correction_of_miller_and_madow_is_half_of_the_labels_but_one_by_the
             continue
         labels = sum(1 for number in row if number)
         assert found == pytest.approx(min(stats.entropy(row) + (labels - 1) / (2 * sum(row)), math.log(3)), abs=1e-12)
-
-
-def test_the_correction_takes_most_of_the_bias_out():
-    """METHODS §3: about 0.1 nat are missing of ln 5 with 20 answers over five equally likely letters."""
-    drawn = np.random.default_rng(0).multinomial(20, [0.2] * 5, size=20_000)
-    plug_in, corrected = answer_entropy(drawn).mean(), miller_madow(drawn, np.inf).mean()
-    assert math.log(5) - plug_in == pytest.approx(0.1, abs=0.015)
-    assert abs(math.log(5) - corrected) < 0.01

@@ -58,14 +58,6 @@ def answered(random: np.random.Generator, questions: int, always_a: float) -> np
     return np.where(says_a, np.arange(5) == 0, known).astype(float)
 
 
-def test_without_bias_q_rejects_at_its_level_and_with_bias_it_finds_it():
-    random = np.random.default_rng(2)
-    rejected = [cochran_q(answered(random, 80, 0.0)).p_value < 0.05 for _ in range(500)]
-    assert 0.03 <= np.mean(rejected) <= 0.07
-    found = [cochran_q(answered(random, 80, 0.2)).p_value < 0.05 for _ in range(200)]
-    assert np.mean(found) > 0.95
-
-
 def test_in_groups_places_that_matter_differently_in_each_are_no_bias_on_the_whole():
     """Each group of four prefers a place of its own: the χ² distribution rejects twice as often as it should."""
     random, groups = np.random.default_rng(4), np.arange(80) // 4

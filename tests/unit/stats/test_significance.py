@@ -11,7 +11,7 @@ from statsmodels.regression.linear_model import OLS
 from statsmodels.stats import contingency_tables
 from statsmodels.stats.multitest import multipletests
 
-from robust_eval.stats.interval import SHARE, paired_share_bounds
+from robust_eval.stats.interval import paired_share_bounds
 from robust_eval.stats.significance import (
     LogRank,
     compact_letter_display,
@@ -133,16 +133,6 @@ def test_groups_are_the_units():
     assert paired_difference(first, [0.0] * 20).high < 0.5
 
 
-def test_the_interval_of_a_difference_covers_as_often_as_it_says():
-    generator = np.random.default_rng(1)
-    covered = []
-    for _ in range(300):
-        hardness = generator.uniform(0.2, 0.9, 60)
-        found = paired_difference(generator.random(60) < hardness, generator.random(60) < hardness - 0.1, limits=SHARE)
-        covered.append(found.low <= 0.1 <= found.high)
-    assert 0.91 <= np.mean(covered) <= 0.98
-
-
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(known_levels, known_levels), min_size=1, max_size=30))
 def test_the_log_rank_test_is_that_of_statsmodels_with_a_stratum_for_each_question(pairs):
@@ -221,14 +211,6 @@ def test_a_permutation_p_value_is_that_of_all_swaps_and_of_all_permutations():
         (other.sum(axis=0), one.sum(axis=0)), lambda a, b: a.sum() - b.sum(), alternative="less", n_resamples=np.inf
     ).pvalue
     assert permutation_p(one, other, False) == pytest.approx(exact, abs=0.02)
-
-
-def test_a_permutation_p_value_is_no_smaller_than_it_may_be_where_nothing_differs():
-    random, p = np.random.default_rng(0), []
-    for _ in range(300):
-        one, other = (random.random((4, 10)) < 0.5 for _ in range(2))
-        p.append(permutation_p(one.astype(float), other.astype(float), True))
-    assert np.mean(np.array(p) <= 0.05) <= 0.08
 
 
 def test_a_permutation_test_leaves_missing_replies_out_of_shares():

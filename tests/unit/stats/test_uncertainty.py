@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from json_lines import json_lines
-from sklearn.metrics import roc_auc_score
 
 from robust_eval.stats.uncertainty import (
     auroc,
@@ -39,13 +38,6 @@ def test_auroc_and_areas_are_those_of_lm_polygraph(case: dict):
     ratio = (case["area"] - chance) / (case["oracle"] - chance)
     assert prediction_rejection_ratio(uncertainty, correct) == pytest.approx(ratio, abs=1e-12)
     assert ratio == pytest.approx(case["prr"], abs=0.02)  # there random rejection is simulated
-
-
-@pytest.mark.parametrize("levels", [0, 1, 3])
-def test_ties_count_as_in_sklearn(levels: int):
-    uncertainty, correct = drawn(0, 60, levels)
-    assert auroc(uncertainty, correct) == pytest.approx(roc_auc_score(1 - correct, uncertainty), abs=1e-12)
-    assert error_ranking(uncertainty, correct).auroc.by_question.mean() == pytest.approx(auroc(uncertainty, correct))
 
 
 def test_ties_are_averaged_over_all_orders():
