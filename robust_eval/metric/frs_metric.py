@@ -225,7 +225,7 @@ class FactualRobustness(Metric):
         for d, values in self._scores(entropy, breaking, last).items():
             result.add_share(f"frs.offgrid.d{d:g}", values, groups)
         mean, median = (f"frs.offgrid.breaking_temperature.{statistic}" for statistic in ("mean_broken", "median"))
-        result.add_mean(mean, _broken(breaking), groups, (0.0, last))
+        result.add_mean(mean, masked(np.isfinite(breaking), breaking), groups, (0.0, last))
         result.values[median] = median_estimate(breaking)
         result.of_questions[median] = count_defined(breaking)
         column = "breaking_temperature_offgrid"
@@ -358,7 +358,8 @@ def _add_breaks(
     entropy.
     """
     result.add_share(UNBROKEN.name, masked(~np.isnan(breaking), np.isinf(breaking)), groups)
-    result.add_mean(MEAN_BROKEN.name, _broken(breaking), groups, (0.0, float(temperatures[-1])))
+    broken = masked(np.isfinite(breaking), breaking)
+    result.add_mean(MEAN_BROKEN.name, broken, groups, (0.0, float(temperatures[-1])))
     result.values[MEDIAN.name] = median_estimate(breaking)
     result.of_questions[MEDIAN.name] = count_defined(breaking)
     result.add_share("frs.entropy.mean", entropy, groups)
@@ -369,12 +370,7 @@ def _add_breaks(
     result.values |= entropy_against_breaking(entropy, breaking, temperatures, groups, seed)
     name, defined = "frs.entropy_vs_breaking", count_defined(entropy + breaking)
     result.of_questions |= {f"{name}.pearson_all": defined, f"{name}.kendall": defined}
-    result.of_questions[f"{name}.pearson_broken"] = count_defined(entropy + _broken(breaking))
-
-
-def _broken(breaking: Floats) -> Floats:
-    """Return the breaking temperatures of the facts that break; NaN for the others."""
-    return np.where(np.isinf(breaking), np.nan, breaking)
+    result.of_questions[f"{name}.pearson_broken"] = count_defined(entropy + broken)
 
 
 def entropy_against_breaking(

@@ -173,7 +173,7 @@ def _of_questions(questions: Sequence[Question], temperatures: Sequence[float], 
     column, row, place = np.nonzero(~np.isnan(accuracy))
     return pa.table(
         {
-            "question_id": pa.array([questions[number].id for number in row], pa.string()),
+            "question_id": pa.array([questions[number].id for number in row.tolist()], pa.string()),
             "temperature": np.take(temperatures, column),
             "place": pa.array(place + 1, pa.int32()),
             "accuracy": accuracy[column, row, place],

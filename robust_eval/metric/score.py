@@ -16,7 +16,7 @@ from robust_eval.metric.presentation import Presentation
 from robust_eval.question import Question
 from robust_eval.sampler.base import Sampler
 from robust_eval.stats.estimate import Estimate, count_defined, mean_estimate, with_interval
-from robust_eval.stats.interval import SHARE, UNKNOWN, Floats, Limits
+from robust_eval.stats.interval import SHARE, UNKNOWN, Floats, Limits, share_of
 
 
 @dataclass
@@ -280,8 +280,7 @@ class Grid:
     @property
     def accuracy(self) -> Floats:
         """(n, T) share of right replies; NaN without any reply."""
-        with np.errstate(invalid="ignore"):
-            return np.where(self.replies > 0, self.correct / self.replies, np.nan)
+        return share_of(self.correct, self.replies)
 
 
 def question_rows(question_ids: Sequence[str], answers: pa.Table) -> NDArray[np.intp]:

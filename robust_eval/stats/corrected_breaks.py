@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from robust_eval.stats.correction import MIN_LABELS, corrected_rate
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.frs import breaking_temperature
-from robust_eval.stats.interval import Floats, draw_groups, drop_degenerate, group_members
+from robust_eval.stats.interval import Floats, draw_groups, drop_degenerate, group_members, share_of
 
 RESAMPLES = 500
 _STEPS = 50
@@ -158,11 +158,9 @@ def corrected_breaks(grid: LabelledGrid, times: Floats | None = None) -> Floats:
     Rogan & Gladen, American Journal of Epidemiology 107 (1978).
     """
     rates = grid.labels.rates(grid.temperatures, times)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        shares = np.where(grid.replies > 0, grid.right / grid.replies, np.nan)
+    shares = share_of(grid.right, grid.replies)
     if grid.estimator == "first":
-        with np.errstate(invalid="ignore"):
-            shares = np.clip(shares + _half_a_trial(grid.replies, grid.threshold), 0, 1)
+        shares = np.clip(shares + _half_a_trial(grid.replies, grid.threshold), 0, 1)
     accuracy = corrected_rate(shares, rates.sensitivity, rates.specificity)
     return breaking_temperature(accuracy, grid.temperatures, grid.threshold, grid.estimator)
 
@@ -235,6 +233,5 @@ def _half_a_trial(replies: Floats, threshold: float) -> Floats:
     either side of it another error is too small to. Where sensitivity and specificity are taken for alike, corrected
     and uncorrected verdicts so break at the same temperature.
     """
-    with np.errstate(invalid="ignore", divide="ignore"):
-        middle = (np.ceil(threshold * replies - 1e-9) - 0.5) / replies
+    middle = share_of(np.ceil(threshold * replies - 1e-9) - 0.5, replies)
     return np.where(replies > 0, threshold - middle, 0.0)
