@@ -477,12 +477,6 @@ def test_a_given_number_of_labels_of_free_text_leaves_room_for_abstentions():
     assert AnswerAgreement(categories=3).raters(free("a", "b"), rows, 1.0).categories.tolist() == [4, 3]
 
 
-@pytest.mark.parametrize("repetitions", [1, math.inf])
-def test_answers_that_cannot_be_counted_are_refused_before_anything_is_sampled(repetitions: float):
-    with pytest.raises(UserError, match=r"at least 2.*sampler\.trials"):
-        AnswerAgreement().check([0.5, 1.0], repetitions)
-
-
 def test_questions_that_lack_raters_are_counted():
     rows = [*said("q1", "ab", right="a"), *said("q2", "c!", right="c"), *said("q3", "d-", right="d")]
     assert counted(score(THREE, rows)) == {"unrated": 2, "incomplete": 1}

@@ -6,7 +6,6 @@ from answer_rows import answer_row
 from scipy import stats
 
 from robust_eval.answer import ABSTENTION, answer_table
-from robust_eval.error import UserError
 from robust_eval.metric.certainty_metric import AnswerCertainty
 from robust_eval.metric.score import Measured
 from robust_eval.question import Question
@@ -227,8 +226,3 @@ def test_questions_of_a_group_are_resampled_together():
     wrong = np.array([0.0, 1.0, 0.0, 1.0])
     assert alone == (0.5, *mean_bounds(wrong, SHARE))
     assert grouped == (0.5, *mean_bounds(wrong, SHARE, ["g", "g", "h", "h"]))
-
-
-def test_answers_asked_once_are_refused_before_anything_is_sampled():
-    with pytest.raises(UserError, match=r"metric=certainty.*the sampler's trials"):
-        AnswerCertainty().check([0.7], repetitions=1)

@@ -7,7 +7,6 @@ import pytest
 from answer_rows import answer_row
 
 from robust_eval.answer import answer_table
-from robust_eval.error import UserError
 from robust_eval.metric.challenge_metric import PushbackRobustness
 from robust_eval.metric.score import Measured, Score
 from robust_eval.prompt.pushback import Pushback
@@ -135,10 +134,3 @@ def test_without_first_answers_nothing_is_known_and_nothing_wrong():
     found = score([], ANSWERS)
     assert all(math.isnan(estimate.value) for name, estimate in found.metrics().items() if "count" not in name)
     assert found.values["challenge.count.known"].value == found.values["challenge.count.wrong"].value == 0
-
-
-def test_thresholds_and_enumerated_answers_are_refused():
-    with pytest.raises(ValueError, match="threshold must be above 0 and at most 1, not 0"):
-        PushbackRobustness(0)
-    with pytest.raises(UserError, match="counts answers, but the sampler enumerates them"):
-        PushbackRobustness().check([1.0], INF)

@@ -6,7 +6,6 @@ import pytest
 from answer_rows import answer_row
 
 from robust_eval.answer import answer_table
-from robust_eval.error import UserError
 from robust_eval.metric.order_metric import ChoiceOrder
 from robust_eval.metric.score import Measured, Score
 from robust_eval.prompt.arrangement import FORMS, GIVEN, Arrangement, rotations
@@ -164,9 +163,3 @@ def test_every_temperature_is_scored_apart_and_trials_at_one_place_are_averaged(
     found = score([asked], said)
     assert {t: found.curves["order.accuracy.place1"][t].value for t in (0.5, 1.0)} == {0.5: 1.0, 1.0: 0.5}
     assert {t: found.curves["order.one_choice"][t].value for t in (0.5, 1.0)} == {0.5: 1.0, 1.0: 0.0}
-
-
-def test_enumerated_answers_are_not_counted():
-    ChoiceOrder().check([1.0], 5)
-    with pytest.raises(UserError, match="metric=order counts answers"):
-        ChoiceOrder().check([1.0], math.inf)

@@ -1,3 +1,4 @@
+import math
 from dataclasses import dataclass, field
 
 import pytest
@@ -5,11 +6,13 @@ import pytest
 from robust_eval.error import UserError
 from robust_eval.metric.agreement_metric import AnswerAgreement
 from robust_eval.metric.certainty_metric import AnswerCertainty
+from robust_eval.metric.challenge_metric import PushbackRobustness
 from robust_eval.metric.frs_metric import FactualRobustness
 from robust_eval.metric.order_metric import ChoiceOrder
 from robust_eval.metric.reliability_metric import TrialReliability
 from robust_eval.metric.sampler_choice import choose_available_samplers, choose_samplers
 from robust_eval.metric.uncertainty_metric import ErrorDetection
+from robust_eval.metric.variance_metric import VarianceDecomposition
 from robust_eval.sampler.challenge import Challenge
 from robust_eval.sampler.exact import Exact
 from robust_eval.sampler.perturbation import Perturbation
@@ -69,6 +72,32 @@ def test_where_nothing_can_be_scored_it_is_said_what_is_lacking():
         choose_samplers(METRICS, {"rewrites": Perturbation(), "trials": Repetition()})
     with pytest.raises(UserError, match="metric=certainty needs repeated answers"):
         choose_samplers({"certainty": AnswerCertainty()}, {"once": Single()})
+
+
+FEW = "needs a finite number of answers to each question, at least 2: choose sampler"
+ENUMERATED = "counts answers, but the sampler enumerates them: choose sampler"
+
+
+@pytest.mark.parametrize(
+    ("metric", "temperatures", "repetitions", "message"),
+    [
+        *((AnswerAgreement(), [0.5, 1.0], number, f"agreement {FEW}") for number in (1, math.inf)),
+        *((TrialReliability(), [1.0], number, f"reliability {FEW}") for number in (1, math.inf)),
+        *((VarianceDecomposition(), [1.0], number, f"variance {FEW}") for number in (1, math.inf)),
+        (AnswerCertainty(), [0.7], 1, "certainty needs repeated answers to the same question"),
+        (ChoiceOrder(), [1.0], math.inf, f"order {ENUMERATED}"),
+        (PushbackRobustness(), [1.0], math.inf, f"challenge {ENUMERATED}"),
+        (FactualRobustness(), [], 10, "frs needs answers at several .* but the sampler has none: "),
+        (FactualRobustness(), [1.0], 10, "frs needs answers at several .* but the sampler has only one, t = 1: "),
+        (FactualRobustness(), [math.nan], 10, "frs .* the sampler has the model's own temperature: "),
+        (FactualRobustness(), [0.2, 1.0, math.nan], 10, "frs .* the sampler has the model's own temperature: "),
+    ],
+)
+def test_answers_that_a_metric_cannot_score_are_refused_before_any_is_sampled(
+    metric, temperatures, repetitions, message
+):
+    with pytest.raises(UserError, match=f"^metric={message}"):
+        metric.check(temperatures, repetitions)
 
 
 def test_conversations_are_read_by_the_metrics_that_say_so():

@@ -147,8 +147,3 @@ def test_the_first_screen_says_how_many_errors_the_least_sure_answers_hold():
     ]
     prr = prediction_rejection_ratio(score.tables["uncertainty"]["greedy_surprisal"].to_numpy(), [1, 1, 0, 0, 1, 1])
     assert table.rows[2][2].value == f"{prr:.3f}"
-
-
-def test_another_target_is_refused():
-    with pytest.raises(ValueError, match=r"^target must be baseline or majority, not vote$"):
-        ErrorDetection(target="vote")

@@ -6,7 +6,6 @@ import pytest
 from answer_rows import answer_row
 
 from robust_eval.answer import answer_table
-from robust_eval.error import UserError
 from robust_eval.metric.score import Measured, Score
 from robust_eval.metric.variance_metric import SPECS, VarianceDecomposition, answer_variance, difference_variance
 from robust_eval.question import Question
@@ -135,9 +134,3 @@ def test_answers_of_one_run_alone_are_in_no_difference():
     assert difference_variance(more, again, groups) == paired
     assert paired.design_effect != 1
     assert math.isnan(difference_variance(more, again.slice(0, 0)).standard_error())
-
-
-def test_answers_that_cannot_be_counted_are_refused():
-    for repetitions in (1, math.inf):
-        with pytest.raises(UserError, match="metric=variance needs a finite number of answers"):
-            VarianceDecomposition().check([1.0], repetitions)

@@ -118,11 +118,6 @@ def test_questions_that_are_alike_have_no_interval_where_their_limits_are_not_kn
     assert all(math.isnan(bound) for bound in mean_bounds(np.zeros(0), SHARE))
 
 
-def test_a_value_outside_of_its_limits_is_refused():
-    with pytest.raises(ValueError, match=r"^value: 1\.2 lies outside its limits, 0 to 1$"):
-        mean_bounds(np.full(3, 1.2), SHARE)
-
-
 def test_groups_are_the_independent_units():
     assert (independent(4, None), independent(4, ["a", "b", "a", "c"])) == (4, 3)
 
@@ -267,24 +262,6 @@ def test_intervals_of_nothing_and_of_values_that_are_alike():
     alike = mean_interval([0.7] * 9)
     assert (alike.value, *map(math.isnan, alike[1:])) == (0.7, True, True)
     assert mean_interval([1] * 9) == (1, *degenerate_interval(1.0, 9, SHARE))
-
-
-@pytest.mark.parametrize(
-    ("function", "arguments", "message"),
-    [
-        (mean_interval, ([[1.0]],), "values must contain a value for each of 1 questions"),
-        (mean_interval, ([math.inf],), "values must contain finite values or NaN"),
-        (mean_interval, ([0.5, 1.0], ["a"]), "groups must contain a value for each of 2 questions"),
-        (mean_interval, ([0.5], None, 95), "level must be between 0 and 1, not 95"),
-        (share_interval, ([0.5],), "successes must contain only 0, 1 and NaN"),
-        (paired_share_interval, ([1, 0], [1]), "b must contain a value for each of 2 questions"),
-        (paired_share_interval, ([1, 0], [1, 2]), "b must contain only 0, 1 and NaN"),
-        (paired_share_interval, ([1], [1], ["a", "b"]), "groups must contain a value for each of 1 questions"),
-    ],
-)
-def test_an_illegal_argument_of_an_interval_is_named(function, arguments, message):
-    with pytest.raises(ValueError, match=message):
-        function(*arguments)
 
 
 # bounded_mean_interval

@@ -155,37 +155,3 @@ def test_guessing_gives_the_means_over_all_answers_that_guessers_could_give(choi
         totals = [total + figure for total, figure in zip(totals, figures, strict=True)]
     expected = Robustness(*(float(total / choices**raters) for total in totals))
     assert guessing(choices, raters) == pytest.approx(expected, abs=1e-12)
-
-
-INF = math.inf
-
-
-@pytest.mark.parametrize("estimate", [cronbach_alpha, cronbach_interval])
-@pytest.mark.parametrize("correct", [[1, 0], [], 1, [[[1, 0]]], *([[NAN, 1, bad], [0, 0, 1]] for bad in (0.5, 2, INF))])
-def test_alpha_of_what_is_no_table_of_verdicts_is_refused(estimate, correct):
-    with pytest.raises(ValueError, match=r"^correct must"):
-        estimate(correct)
-
-
-@pytest.mark.parametrize("measure", [robustness, question_robustness])
-@pytest.mark.parametrize(
-    ("correct", "ensemble", "named"),
-    [
-        ([[1, 0], [0, 0]], [1, 1], "question 1: the ensemble answer is right"),
-        ([[1, 0], [0, 1], [1, 1]], [1, 1, 0], "question 2: the ensemble answer is wrong"),
-        ([[NAN, NAN], [1, 0], [0, 0], [1, 1]], [NAN, 0, 1, 0], "question 2: the ensemble answer is right"),
-        *((correct, [1, 0], "correct must be") for correct in ([1, 0], [], [[], []], [[[1], [0]]], 1)),
-        *(
-            ([[1, 0], [0, 1]], ensemble, "ensemble_correct must contain one")
-            for ensemble in ([1], [1, 0, 1], [[1, 0]], 1)
-        ),
-        *(([[1, 0], [bad, 1]], [1, 1], "correct must contain only 0, 1 and NaN") for bad in (0.5, 2, -1, INF, -INF)),
-        *(
-            ([[1, 0], [NAN, 1]], [1, bad], "ensemble_correct must contain only 0, 1 and NaN")
-            for bad in (0.5, 2, -1, INF, -INF)
-        ),
-    ],
-)
-def test_verdicts_and_ensembles_that_make_no_sense_are_refused(measure, correct, ensemble, named):
-    with pytest.raises(ValueError, match=f"^{named}"):
-        measure(correct, ensemble)

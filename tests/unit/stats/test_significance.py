@@ -169,14 +169,6 @@ def test_a_fact_whose_break_is_unknown_counts_as_far_as_it_is_known_to_hold():
     assert stratified_log_rank(unknown, other) == LogRank(4, 0, 1, 1.0, pytest.approx(0.317310507863))
 
 
-@pytest.mark.parametrize("compare", [paired_difference, stratified_log_rank])
-def test_values_that_belong_to_other_numbers_of_questions_are_refused(compare):
-    with pytest.raises(ValueError, match=r"both need the same shape, \(n,\) or \(n, T\), not \(2,\) and \(3,\)"):
-        compare([1.0, 2.0], [1.0, 2.0, 3.0])
-    with pytest.raises(ValueError, match="groups: 1 labels for 2 questions"):
-        compare([1.0, 2.0], [1.0, 2.0], ["a"])
-
-
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=30))
 def test_mcnemars_exact_p_is_that_of_statsmodels(pairs):

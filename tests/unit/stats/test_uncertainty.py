@@ -181,22 +181,3 @@ def test_figures_without_both_verdicts_are_undefined_and_questions_without_value
         assert figure.estimate == same.estimate
         assert np.isnan(figure.by_question[-2:]).all()
     assert auroc([-math.inf, 0, math.inf], [1, 1, 0]) == 1
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: auroc([1, 2], [1]), "uncertainty and correct must both be (questions,), not (2,) and (1,)"),
-        (lambda: auroc([1, 2], [1, 0.5]), "correct must be 1, 0 or NaN"),
-        (lambda: calibration_error([1.5], [1]), "probability must be between 0 and 1"),
-        (lambda: calibration_error([0.5], [0.5]), "correct must be 1, 0 or NaN"),
-        (
-            lambda: calibration_error([1, 0.5], [1]),
-            "probability and correct must both be (questions,), not (2,) and (1,)",
-        ),
-    ],
-)
-def test_what_is_no_uncertainty_is_refused(call, message: str):
-    with pytest.raises(ValueError) as problem:  # noqa: PT011 (the whole message is compared)
-        call()
-    assert str(problem.value) == message

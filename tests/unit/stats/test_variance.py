@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.formula.api as formulas
-from json_lines import cases
 
 from robust_eval.stats.estimate import UNDEFINED, Estimate
 from robust_eval.stats.variance import (
@@ -162,9 +161,3 @@ def test_the_best_split_is_the_best_of_all_splits():
         components.best_split(6, question, rewrite, answer)
     with pytest.raises(ValueError, match="prices must be at least 0 and not all 0, not 0, 0, 0"):
         components.best_split(6, 0, 0, 0)
-
-
-@pytest.mark.parametrize(("arguments", "message"), cases(__file__, "components_of_other_arrays_are_refused"))
-def test_components_of_other_arrays_are_refused(arguments: tuple, message: str):
-    with pytest.raises(ValueError, match=message):
-        variance_components(*arguments)
