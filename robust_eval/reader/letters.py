@@ -406,8 +406,8 @@ def _named_letters(text: str) -> list[_Statement]:
 def _by_text(text: str, choices: Sequence[str]) -> Reading:
     """Return the letter of the one choice whose text the reply says that the answer is, or names in one sentence."""
     text = unmarked(text)
-    if (answer := explicit_answer(text)) and (letter := _letter_of_start(answer, choices)):
-        return Reading(letter, TEXT)
+    if (answer := explicit_answer(text)) and (starts := _letters_of_start(answer, choices)):
+        return Reading(max(starts)[1], TEXT)
     parts_of_text, form = sentences(text), normalised_form(text)
     letters = [
         letter for letter, choice in zip(LETTERS, choices, strict=False) if has_words(form, normalised_form(choice))
@@ -428,15 +428,11 @@ def _by_text(text: str, choices: Sequence[str]) -> Reading:
     return Reading("", "", NO_LETTER, bool(letters))
 
 
-def _letter_of_start(answer: str, choices: Sequence[str]) -> str | None:
-    """Return the letter of the choice whose text an answer begins with, the longest where several do."""
-    answer_form = f"{normalised_form(answer)} "
-    lengths_and_letters = [
-        (len(form), letter)
-        for letter, choice in zip(LETTERS, choices, strict=False)
-        if answer_form.startswith(f"{(form := normalised_form(choice))} ")
-    ]
-    return max(lengths_and_letters)[1] if lengths_and_letters else None
+def _letters_of_start(text: str, choices: Sequence[str]) -> list[tuple[int, str]]:
+    """Return the letters of the choices with whose text a text begins, each behind the length of that text."""
+    form = f"{normalised_form(text)} "
+    forms = map(normalised_form, choices)
+    return [(len(each), letter) for letter, each in zip(LETTERS, forms, strict=False) if form.startswith(f"{each} ")]
 
 
 def _all(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
@@ -466,12 +462,7 @@ def _names_another(text: str, letter: str, choices: Sequence[str]) -> bool:
     text_behind = re.match(rf"[{MARK}{SMALL_MARK}]\s*[)\].:]+\s*([^\n]+)", text)
     if text_behind is None:
         return False
-    form_behind = f"{normalised_form(unmarked(text_behind[1]))} "
-    letters = [
-        other
-        for other, choice in zip(LETTERS, choices, strict=False)
-        if form_behind.startswith(f"{normalised_form(choice)} ")
-    ]
+    letters = [each for _, each in _letters_of_start(unmarked(text_behind[1]), choices)]
     return bool(letters) and letter not in letters
 
 

@@ -19,8 +19,6 @@ _PAIRS = [
         (r"\A\s*Here is my thought process:", r"Here is my response:"),
     )
 ]
-_MAY_BE = re.compile(r"[<\[◁]|thinking|here is my|analysis", re.I)
-"""Signs of every reply that has any of the marks; most replies have none, and are searched no further."""
 _CHANNEL = re.compile(r"<\|channel\|>\s*(\w+).*?<\|message\|>(.*?)(?=<\|(?:end|return|start|channel|call)\|>|\Z)", re.S)
 _CHANNELS_WITHOUT_MARKS = re.compile(r"\A\s*analysis(?=[A-Z])(?:.*assistantfinal(.*))?", re.S)
 """Remains of channels in a text without special tokens."""
@@ -34,8 +32,6 @@ def without_reasoning(reply: str) -> str | None:
     >>> without_reasoning("<think>France, so Paris") is None
     True
     """
-    if not _MAY_BE.search(reply):
-        return reply.strip()
     if channels := _CHANNEL.findall(reply):
         finals = [text for name, text in channels if name.lower() == "final"]
         return finals[-1].strip() if finals else None
