@@ -24,8 +24,6 @@ from robust_eval.reader.base import NOT_ENDED
 
 MARK = "robust_eval"
 """Name of the mark."""
-_TEXTS = ("text", "context", "category", "group", "type")
-_LISTS = ("answers", "choices", "rewrites", "incorrect")
 _COLUMNS = tuple(
     name
     for name in SCHEMA.names
@@ -45,20 +43,13 @@ def mark_of(
 
     ``temperature`` is None if the log has it elsewhere, ``sampler`` if there is only one.
     """
-    fields = {
-        name: list(value) if isinstance(value, tuple) else value
-        for name, value in asdict(question).items()
-        if value not in ("", (), None)
-    }
+    fields = {name: value for name, value in asdict(question).items() if value not in ("", (), None)}
     mark: dict[str, Any] = {"question": fields, "rewrite": rewrite}
     if temperature is not None:
         mark["temperature"] = temperature_name(temperature) if temperature != temperature else temperature
     mark |= {SAMPLER: sampler} if sampler is not None else {}
     if metadata is not None:
-        early_stopping = {
-            name: [list(each.temperatures), each.threshold] for name, each in metadata.early_stopping.items()
-        }
-        mark["asked"] = {"first_lines": metadata.first_lines, "early_stopping": early_stopping}
+        mark["asked"] = metadata._asdict()
     return mark
 
 
@@ -100,15 +91,10 @@ def marked(answer: LoggedAnswer, mark: Any) -> LoggedAnswer:
 
 def marked_question(fields: Mapping[str, Any], where: str) -> Question:
     """Return the question of robust_eval's mark in a log; UserError if it is damaged."""
-    lists = {name: of_kind(fields, name, list, where, []) for name in _LISTS}
-    if not all(isinstance(each, str) for texts in lists.values() for each in texts):
-        raise UserError(f"{where}: {', '.join(_LISTS)} must be lists of strings")
-    numbers = {name: of_kind(fields, name, int, where) for name in ("correct", "level") if fields.get(name) is not None}
-    if not 0 <= numbers.get("correct", 0) < max(len(lists["choices"]), 1):
-        raise UserError(f"{where}: 'correct' must be the index of a choice")
-    arguments: dict[str, Any] = {name: of_kind(fields, name, str, where, "") for name in _TEXTS}
-    arguments |= {name: tuple(texts) for name, texts in lists.items()}
-    return Question(of_kind(fields, "id", str, where), **arguments, **numbers)
+    try:
+        return Question(**{"text": "", **fields})
+    except (TypeError, UserError) as problem:
+        raise UserError(f"{where}: 'question' is damaged: {problem}") from problem
 
 
 def _sampling_metadata(fields: Mapping[str, Any], where: str) -> SamplingMetadata:
