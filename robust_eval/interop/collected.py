@@ -14,7 +14,7 @@ from robust_eval.answer import SAMPLER, SCHEMA, with_sampling_metadata
 from robust_eval.error import UserError, first_line
 from robust_eval.interop.every_eval_ever import read_every_eval_ever
 from robust_eval.interop.helm import read_helm
-from robust_eval.interop.inspect_log import is_inspect, read_inspect
+from robust_eval.interop.inspect_log import read_inspect
 from robust_eval.interop.lm_eval_samples import read_lm_eval
 from robust_eval.interop.logged_answer import LoggedAnswer, RequestSettings
 from robust_eval.interop.openai_batch import read_batch
@@ -75,6 +75,12 @@ class Collected:
         return "".join(f"{json.dumps(record)}\n" for record in filled)
 
 
+_STARTS = (
+    ("helm", (b'"adapter_spec"',)),
+    ("inspect", (b'"version"', b'"eval"')),
+    ("every_eval_ever", (b'"evaluation_id"',)),
+)
+"""Formats of JSON, and the names at the beginning of a file that identify them."""
 _FIELDS = (
     ("lm_eval", {"doc_id", "doc", "arguments", "resps"}),
     ("batch_output", {"custom_id", "response"}),
@@ -90,12 +96,12 @@ def harness_of(file: Path) -> str | None:
     try:
         if not regular(file).is_file():
             return None
-        if is_inspect(file):
+        if file.suffix.lower() == ".eval":
             return "inspect"
         if file.suffix.lower() == ".json":
             with open(file, "rb") as content:
                 start = content.read(2**16)
-            return "helm" if b'"adapter_spec"' in start else "every_eval_ever" if b'"evaluation_id"' in start else None
+            return next((name for name, names in _STARTS if all(each in start for each in names)), None)
     except OSError as problem:
         raise UserError(f"{file} cannot be read: {problem.strerror or first_line(problem)}") from problem
     if file.suffix.lower() != ".jsonl":

@@ -246,15 +246,6 @@ def reason(problem: BaseException) -> str:
     return first_line(problem)
 
 
-def is_inspect(file: Path) -> bool:
-    """Return True for a log of inspect_ai."""
-    if file.suffix.lower() != ".json":
-        return file.suffix.lower() == ".eval"
-    with open(file, "rb") as content:
-        start = content.read(4096).decode("utf-8", "replace").lstrip("\ufeff \r\n\t")
-    return start.startswith("{") and '"version"' in start and '"eval"' in start
-
-
 _STOPPED = {"stop": "stop", "length": "max_tokens", "tool": "tool_calls", "filter": "content_filter"}
 
 
