@@ -37,7 +37,6 @@ from robust_eval.reader.reply import FirstLineReader, ReplyReader
 from robust_eval.sampler.known_facts import GRID
 from robust_eval.stats.estimate import UNDEFINED, mean_estimate
 from robust_eval.stats.frs import breaking_temperature
-from robust_eval.stats.interval import Floats
 from robust_eval.stats.uncertainty import error_ranking
 
 log = logging.getLogger(__name__)
@@ -122,29 +121,19 @@ def aggregations(metric: str) -> dict[str, Callable[[Sequence[QuestionValue]], f
     """Return lm-eval's aggregations of a metric: its mean over questions, or the AUROC of its values, and the bounds of
     the interval.
     """
-    part = _ranking_part if metric == AUROC else _mean_part
-    return {f"{metric}{suffix}": partial(part, index) for index, suffix in enumerate(BOUNDS)}
+    return {f"{metric}{suffix}": partial(_aggregated, metric, index) for index, suffix in enumerate(BOUNDS)}
 
 
-def _mean_part(index: int, question_values: Sequence[QuestionValue]) -> float:
-    """Return a metric's mean over questions, without undefined ones, or a bound of its interval; NaN without any."""
-    numbers, groups, values = _by_question(question_values)
-    return mean_estimate(numbers, groups, (0.0, max(one.maximum for one in values)))[index]
-
-
-def _ranking_part(index: int, question_values: Sequence[QuestionValue]) -> float:
-    """Return the AUROC of the values, or a bound of its interval; NaN unless some answers are right and some wrong."""
-    numbers, groups, values = _by_question(question_values)
-    return error_ranking(numbers, [one.correct for one in values], groups).auroc.estimate[index]
-
-
-def _by_question(
-    question_values: Sequence[QuestionValue],
-) -> tuple[Floats, list[str] | None, list[QuestionValue]]:
-    """Return the numbers of a metric, NaN where undefined, with the groups of questions and the stored values."""
+def _aggregated(metric: str, index: int, question_values: Sequence[QuestionValue]) -> float:
+    """Return a metric's mean over the questions where it is defined, or a bound of its interval; NaN without any. For
+    :data:`AUROC` it is the ranking of errors by the values, NaN unless some answers are right and some wrong.
+    """
     values = [QuestionValue(*one) for one in question_values]
     numbers = np.array([math.nan if one.value is None else one.value for one in values])
-    return numbers, question_groups([Question(one.question, "", group=one.group) for one in values]), values
+    groups = question_groups([Question(one.question, "", group=one.group) for one in values])
+    if metric == AUROC:
+        return error_ranking(numbers, [one.correct for one in values], groups).auroc.estimate[index]
+    return mean_estimate(numbers, groups, (0.0, max(one.maximum for one in values)))[index]
 
 
 class DocumentRequest(NamedTuple):
@@ -175,7 +164,6 @@ class RepeatedQuestions(Task):  # type: ignore[misc]  # lm-eval is not typed
         refuse_exemplars(list(self.questions.values()), self.options.prompts)
         self.chat = False
         self.requests = self._requests()
-        self.documents = [_document(question, self.chat) for question in self.questions.values()]
         # TaskConfig has a default for the ends of replies, which depend on the prompt style
         self._config = TaskConfig(
             task=settings.get("task", self.NAME),
@@ -218,7 +206,7 @@ class RepeatedQuestions(Task):  # type: ignore[misc]  # lm-eval is not typed
 
     def test_docs(self) -> list[dict[str, Any]]:
         """Return an lm-eval document for each question."""
-        return self.documents
+        return [_document(question, self.chat) for question in self.questions.values()]
 
     def doc_to_text(self, doc: Mapping[str, Any]) -> str:
         """Return the prompt of an lm-eval document as plain text."""
@@ -232,7 +220,6 @@ class RepeatedQuestions(Task):  # type: ignore[misc]  # lm-eval is not typed
     def build_all_requests(self, **settings: Any) -> None:
         """Build all requests, without lm-eval's cache, whose key is the task's name alone."""
         self.chat = bool(settings.get("apply_chat_template"))
-        self.documents = [_document(question, self.chat) for question in self.questions.values()]
         super().build_all_requests(**settings | {"cache_requests": False})
 
     def fewshot_context(
