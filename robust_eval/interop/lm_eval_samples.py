@@ -4,9 +4,10 @@ The layout is that of ``lm_eval/loggers/evaluation_tracker.py``. :mod:`robust_ev
 answers.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,35 +47,29 @@ class _Task:
     backend: str = ""
 
 
-@dataclass
-class _Document:
-    """Replies to an lm-eval document, their answers, and the scores of all filters."""
-
-    resps: Sequence[Any]
-    scores: dict[str, float] = field(default_factory=dict)
-    answers: list[LoggedAnswer] = field(default_factory=list)
-
-
 def read_lm_eval(file: Path) -> Iterator[LoggedAnswer]:
     """Yield the answers to each document once, with the scores of all filters. UserError names the document."""
     task = _task(file)
-    documents: dict[str, _Document] = {}
+    replies: dict[str, list[Any]] = {}
+    scores: dict[str, dict[str, float]] = defaultdict(dict)
+    answers: list[LoggedAnswer] = []
     ids: set[str] = set()
     for line, _, record in json_lines(file):
         number = str(of_kind(record, "doc_id", (int, str), line))
         where = f"{line}, document {number}"
         resps = of_kind(record, "resps", list, where)
-        if number not in documents:
+        if number not in replies:
             doc = of_kind(record, "doc", dict, where)
             document_id = str(next((doc[name] for name in _IDS if isinstance(doc.get(name), str | int)), "")) or number
             document_id += f" ({number})" if document_id in ids else ""
             ids.add(document_id)
-            document = documents[number] = _Document(resps)
-            document.answers.extend(_answers(record, document_id, task, document, where))
-        elif documents[number].resps != resps:
+            replies[number] = resps
+            arguments = _arguments(record, task, where)
+            read = _generated if isinstance(arguments[0][1], dict) else _distribution
+            answers += read(record, document_id, arguments, task, scores[number], where)
+        elif replies[number] != resps:
             raise UserError(f"{where}: the file already has this document, with different replies")
-        documents[number].scores.update(_scores(record, task, where))
-    answers = [answer for document in documents.values() for answer in document.answers]
+        scores[number] |= _scores(record, task, where)  # the answers hold the same object
     is_contradicted = any(answer.ungraded == CONTRADICTED for answer in answers)
     for answer in answers:
         without_key = Question(answer.question.id, answer.question.text)
@@ -104,14 +99,6 @@ def _task(file: Path) -> _Task:
     )
 
 
-def _answers(record: Any, document_id: str, task: _Task, document: _Document, where: str) -> Iterator[LoggedAnswer]:
-    arguments = _arguments(record, task, where)
-    if len(arguments) != len(document.resps):
-        raise UserError(f"{where}: {len(arguments)} requests, but replies to {len(document.resps)}")
-    read = _generated if isinstance(arguments[0][1], dict) else _distribution
-    yield from read(record, document_id, arguments, task, document, where)
-
-
 def _arguments(record: Any, task: _Task, where: str) -> list[tuple[Any, Any]]:
     """Return the context and the second argument of each lm-eval request: generation settings, or a continuation."""
     requests = of_kind(record, "arguments", dict, where)
@@ -125,6 +112,8 @@ def _arguments(record: Any, task: _Task, where: str) -> list[tuple[Any, Any]]:
         pairs.append((each.get("arg_0"), each["arg_1"]))
     if not pairs:
         raise UserError(f"{where}: 'arguments' is empty")
+    if len(pairs) != len(record["resps"]):
+        raise UserError(f"{where}: {len(pairs)} requests, but replies to {len(record['resps'])}")
     return pairs
 
 
@@ -164,7 +153,7 @@ def _temperature(settings: Mapping[str, Any], backend: str, where: str) -> float
 
 
 def _generated(
-    record: Any, document_id: str, arguments: Sequence[Any], task: _Task, document: _Document, where: str
+    record: Any, document_id: str, arguments: Sequence[Any], task: _Task, scores: dict[str, float], where: str
 ) -> Iterator[LoggedAnswer]:
     """Yield the replies to each request of an lm-eval document, at the temperature of the request."""
     context, settings = arguments[0]
@@ -177,8 +166,8 @@ def _generated(
     mark = record["doc"].get(MARK)
     key = Key() if mark is not None else generated_key(record, task.config, prompt)
     question = _question(record, document_id, prompt, key, where)
-    scores = document.scores if mark is None else {}
-    for (_, settings), repeats in zip(arguments, document.resps, strict=True):
+    scores = scores if mark is None else {}
+    for (_, settings), repeats in zip(arguments, record["resps"], strict=True):
         temperature = _temperature(settings, task.backend, where)
         if not isinstance(repeats, list) or not all(isinstance(each, str | None) for each in repeats):
             raise UserError(f"{where}: 'resps' must be lists of strings, not {excerpt(repeats)}")
@@ -194,7 +183,7 @@ def _generated(
 
 
 def _distribution(
-    record: Any, document_id: str, arguments: Sequence[Any], task: _Task, document: _Document, where: str
+    record: Any, document_id: str, arguments: Sequence[Any], task: _Task, scores: dict[str, float], where: str
 ) -> Iterator[LoggedAnswer]:
     """Yield the likeliest choice as the greedy answer, and each choice with its probability at temperature 1."""
     contexts = [context for context, _ in arguments]
@@ -207,7 +196,7 @@ def _distribution(
             f"{where}: task {task.name} logs the likelihood of {len(arguments)} continuation(s) of "
             f"{len(set(map(str, contexts)))} prompt(s), which is not a distribution over choices: {_NO_REPLIES}"
         )
-    likelihoods = _likelihoods(document.resps[: len(contexts)], where)
+    likelihoods = _likelihoods(record["resps"][: len(contexts)], where)
     if len(contexts) > len(LETTERS):
         raise UserError(f"{where}: task {task.name}: {TOO_MANY.format(len(contexts))}: leave the file out")
     messages, chat = _messages(contexts[0], where)
@@ -231,7 +220,7 @@ def _distribution(
             *(task.model, task.name, question, temperature, names[index], where),
             request=request,
             columns=columns,
-            scores={} if temperature else document.scores,
+            scores={} if temperature else scores,
             ungraded=key.unknown,
         )
 

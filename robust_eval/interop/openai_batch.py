@@ -3,10 +3,10 @@
 Requests with the same prompt are trials of one question, which has no key.
 """
 
-import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -28,38 +28,35 @@ from robust_eval.runtime.text import excerpt
 
 def read_batch(requests: Sequence[Path], outputs: Sequence[Path]) -> Iterator[LoggedAnswer]:
     """Yield the answers to a batch's requests in their order. UserError names the request that is broken or unknown."""
-    requests_by_id = {key: (where, body) for file in requests for where, key, body in _records(file, "body")}
+    bodies = {key: (where, of_kind(record, "body", dict, where)) for where, key, record in _records(requests)}
     if not requests:
         raise UserError(f"{outputs[0]} contains the outputs of a batch: also name its file of requests")
     prompts: dict[Any, list[str]] = {}
-    for key, (where, body) in requests_by_id.items():
+    for key, (where, body) in bodies.items():
         prompts.setdefault(_messages(body, where), []).append(key)
     names = {prompt: shared_name(ids) for prompt, ids in prompts.items()}
     if len(set(names.values())) < len(names):
         names = {prompt: ids[0] for prompt, ids in prompts.items()}
-    keys_with_output = set()
-    for file in outputs:
-        for where, key, output in _records(file, None):
-            if key not in requests_by_id:
-                raise UserError(f"{where}: the file of requests has no such custom_id")
-            if key in keys_with_output:
-                raise UserError(f"{where}: the custom_id already has an output")
-            keys_with_output.add(key)
-            yield from _answers(_logged(requests_by_id[key][1], names, requests[0].stem, where), output, where)
-    for key, (where, body) in requests_by_id.items():
-        if key not in keys_with_output:  # the batch was stopped or expired
-            yield _logged(body, names, requests[0].stem, where)(text=None, columns={"outcome": "error"})
+    without_output = dict(bodies)
+    for where, key, output in _records(outputs):
+        if key not in bodies:
+            raise UserError(f"{where}: the file of requests has no such custom_id")
+        _, body = without_output.pop(key)
+        yield from _answers(_logged(body, names, requests[0].stem, where), output, where)
+    for where, body in without_output.values():  # the batch was stopped or expired
+        yield _logged(body, names, requests[0].stem, where)(text=None, columns={"outcome": "error"})
 
 
-def _records(file: Path, part: str | None) -> Iterator[tuple[str, str, Any]]:
+def _records(files: Sequence[Path]) -> Iterator[tuple[str, str, Any]]:
+    """Yield the place, the ``custom_id`` and the record of each line; UserError for a repeated ``custom_id``."""
     keys = set()
-    for line, _, record in json_lines(file):
+    for line, _, record in chain.from_iterable(map(json_lines, files)):
         key = of_kind(record, "custom_id", str, line)
         where = f"{line}, request {key}"
         if key in keys:
             raise UserError(f"{where}: the custom_id occurs twice")
         keys.add(key)
-        yield where, key, record if part is None else of_kind(record, part, dict, where)
+        yield where, key, record
 
 
 def _messages(body: Any, where: str) -> tuple[tuple[str, str], ...]:
@@ -77,7 +74,7 @@ def shared_name(ids: Sequence[str]) -> str:
     >>> shared_name(["capital-10", "capital-11"]), shared_name(["a"])
     ('capital', 'a')
     """
-    columns = itertools.takewhile(lambda signs: len(set(signs)) == 1, zip(*ids, strict=False))
+    columns = takewhile(lambda signs: len(set(signs)) == 1, zip(*ids, strict=False))
     prefix = re.match(r"(.+?)[\s\-_.:/#]+[^\s\-_.:/#]*$", "".join(signs[0] for signs in columns))
     return prefix[1] if prefix and len(ids) > 1 else ids[0]
 

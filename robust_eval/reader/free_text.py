@@ -159,16 +159,13 @@ def read_free_text(reply: str) -> FreeText:
     if headings := deque(_HEADING.finditer(text), maxlen=1):
         text = text[headings[0].end() :]
     text = _OPENING.sub("", text).strip() or text
-    graded = without_denials(text)
-    if len(_WORD.findall(text)) <= WORDS:
-        corrected = last_correction(text)
-        certain = one_line(without_doubts(without_denials(text[corrected:]) if corrected else graded))
-        return FreeText(one_line(text), WHOLE_REPLY, one_line(graded), certain, whole)
-    spoken = [sentence for sentence in sentences(text) if any(map(str.isalnum, sentence))]
-    content = [sentence for sentence in spoken if not _OFFER.match(sentence)] or spoken
-    ends = " ".join(dict.fromkeys((*content[:1], *content[-1:])))
-    certain = one_line(without_doubts(without_denials(ends[last_correction(ends) :])))
-    return FreeText(one_line(ends), "first and last sentence", one_line(graded), certain, whole)
+    spoken, rule = text, WHOLE_REPLY
+    if len(_WORD.findall(text)) > WORDS:
+        with_words = [sentence for sentence in sentences(text) if any(map(str.isalnum, sentence))]
+        content = [sentence for sentence in with_words if not _OFFER.match(sentence)] or with_words
+        spoken, rule = " ".join(dict.fromkeys((*content[:1], *content[-1:]))), "first and last sentence"
+    certain = one_line(without_doubts(without_denials(spoken[last_correction(spoken) :])))
+    return FreeText(one_line(spoken), rule, one_line(without_denials(text)), certain, whole)
 
 
 def bounded(text: str) -> str:
