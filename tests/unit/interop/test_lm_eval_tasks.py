@@ -142,10 +142,5 @@ def test_undefined_values_are_left_out_and_groups_are_resampled_together():
     assert ends(alone)[0] == pytest.approx(6 / 5)
 
 
-def test_questions_that_are_all_alike_have_an_interval_of_clopper_and_pearson():
-    low, high = ends([QuestionValue(1.0, str(n), "", 1.0) for n in range(10)])[1:]
-    assert (low, high) == (pytest.approx(0.025 ** (1 / 10)), 1.0)
-
-
 def test_without_a_value_it_is_undefined():
     assert all(map(math.isnan, ends([QuestionValue(None, "1", "", 1.0)])))

@@ -22,21 +22,6 @@ def test_an_answer_that_denies_is_no_aside():
     ]
 
 
-def test_sentences_end_where_a_person_would_end_them():
-    text = "Dr. Who met J. R. R. Tolkien. It was 3.5 km away! Was it?\nYes (truly.) 是的。好"
-    assert sentences(text) == [
-        *("Dr. Who met J. R. R. Tolkien.", "It was 3.5 km away!", "Was it?", "Yes (truly.)", "是的。", "好"),
-    ]
-
-
-def test_an_abbreviation_the_number_of_a_day_and_a_lower_case_letter_go_on_with_a_sentence():
-    text = "He was born in St. Louis on the 9. November 1989, e.g. there. iPhones came later."
-    assert sentences(text) == [text]
-
-
-def test_a_year_and_a_unit_end_a_sentence():
-    assert sentences("It ended in 1945. He ran 5 km. She won.") == ["It ended in 1945.", "He ran 5 km.", "She won."]
-
-
-def test_a_blank_text_has_no_sentence():
-    assert sentences(" \n ") == []
+@pytest.mark.parametrize(("text", "expected"), cases(__file__, "sentences_end_where_a_person_would_end_them"))
+def test_sentences_end_where_a_person_would_end_them(text: str, expected: list[str]):
+    assert sentences(text) == expected

@@ -7,7 +7,7 @@ import pytest
 from graded_replies import Graded, graded_replies
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from json_lines import json_lines
+from json_lines import cases, json_lines
 
 from robust_eval.reader.base import Reader
 from robust_eval.reader.free_text import FreeText, read_free_text
@@ -112,19 +112,6 @@ def test_of_a_long_reply_the_first_and_the_last_sentence_are_certain():
     assert found.answer == found.certain == "It is Paris. So I say Paris."
 
 
-@pytest.mark.parametrize(
-    "reply", ["La respuesta no es Canberra.", "La risposta non è Canberra.", "Die Antwort ist nicht Canberra."]
-)
-def test_a_denied_statement_states_no_answer(reply: str):
-    assert not graded_replies([(f"The answer is Perth. {reply}", ["Canberra"])])[0].correct
-
-
-def test_what_a_sentence_on_other_things_names_is_uncertain():
-    long = "The capital of Australia is Sydney. " + "It is a very large city with a fine harbour. " * 8
-    other = f"{long}Other cities are Perth, Brisbane and Canberra."
-    assert graded_replies([(other, ["Canberra"])])[0].uncertain
-
-
 @pytest.mark.parametrize("label", ["Answer: {}", "The answer is: {}"])
 @pytest.mark.parametrize("text", ["It is not Sydney but Canberra.", "A lot of people say Sydney, but it is Canberra."])
 def test_a_denial_is_no_answer_and_what_follows_it_is(label: str, text: str):
@@ -133,21 +120,11 @@ def test_a_denial_is_no_answer_and_what_follows_it_is(label: str, text: str):
     assert [each.correct for each in graded_replies([(reply, ["Canberra"]), (reply, ["Sydney"])])] == [True, False]
 
 
-def test_an_answer_i_is_no_pronoun():
-    cases = [("I think it is K.", False), ("I think it is I.", True), ("Answer: I", True), ("I'm sure it is K.", False)]
-    assert [graded_replies([(reply, ["I"])])[0].correct for reply, _ in cases] == [right for _, right in cases]
-
-
 @pytest.mark.parametrize(
-    ("reply", "correct", "uncertain"),
-    [
-        ("Canberra... no, Sydney.", True, True),
-        ("The answer is Canberra. Actually, no, it's Sydney.", True, True),
-        ("The answer is Sydney. Wait, no, it's Canberra.", False, True),
-        ("Sydney! Oh wait, I mean Canberra.", True, False),
-        ("I mean, it's Canberra.", True, False),
-        ("Canberra, no doubt. Sydney – no other city – is larger.", True, False),
-    ],
+    ("reply", "answers", "correct", "uncertain"),
+    cases(__file__, "denials_corrections_pronouns_and_other_things_are_graded_as_judged"),
 )
-def test_what_a_reply_takes_back_is_uncertain(reply: str, correct: bool, uncertain: bool):
-    assert graded_replies([(reply, ["Canberra"])]) == [Graded(correct, uncertain)]
+def test_denials_corrections_pronouns_and_other_things_are_graded_as_judged(
+    reply: str, answers: list[str], correct: bool, uncertain: bool
+):
+    assert graded_replies([(reply, answers)]) == [Graded(correct, uncertain)]
