@@ -26,10 +26,11 @@ def make_inspect(folder: Path) -> None:
     """Write a log for each temperature of two models, one of them as JSON."""
     import inspect_ai
     from inspect_ai.dataset import MemoryDataset, Sample
-    from inspect_ai.model import ModelOutput, ModelUsage, get_model
+    from inspect_ai.model import get_model
     from inspect_ai.model._model_output import Logprob, Logprobs, TopLogprob
     from inspect_ai.scorer import includes
     from inspect_ai.solver import generate
+    from inspect_scorers import scripted_output
 
     samples = [Sample(id=each["id"], input=each["question"], target=each["answers"]) for each in QUESTIONS]
     for model in ("mockllm/large", "mockllm/small"):
@@ -39,8 +40,7 @@ def make_inspect(folder: Path) -> None:
             def say(input, tools, choice, config, temperature=temperature, asked=asked, model=model):  # noqa: A002
                 asked[0] += 1
                 text = reply(input[-1].text, temperature, -(-asked[0] // len(QUESTIONS)), model)
-                output = ModelOutput.from_content(model, text, stop_reason="stop")
-                output.usage = ModelUsage(input_tokens=9, output_tokens=1, total_tokens=10)
+                output = scripted_output(model, text)
                 top = [TopLogprob(token=str(rank), logprob=-0.5 - rank) for rank in range(10)]
                 first = Logprob(token=text, logprob=-0.5, top_logprobs=top)
                 output.choices[0].logprobs = Logprobs(content=[first])
@@ -68,9 +68,7 @@ def make_inspect(folder: Path) -> None:
 
 def make_lm_eval(folder: Path) -> None:
     """Write the samples of a generating task with repeats and two filters, and of a multiple-choice task."""
-    import lm_eval
-    from lm_eval.loggers import EvaluationTracker
-    from lm_eval.tasks import TaskManager
+    from lm_eval_families import evaluate
 
     tasks = folder / "tasks"
     tasks.mkdir(parents=True)
@@ -102,16 +100,4 @@ def make_lm_eval(folder: Path) -> None:
         data = {"dataset_path": "json", "dataset_kwargs": {"data_files": {"test": str(tasks / f"{name}.json")}}}
         whole = {"task": name, "test_split": "test", "doc_to_text": "Question: {{question}}\nAnswer:", **data, **task}
         (tasks / f"{name}.yaml").write_text(yaml.safe_dump(whole))
-    tracker = EvaluationTracker(output_path=str(folder / "out"))
-    found = lm_eval.simple_evaluate(
-        model="dummy",
-        tasks=list(own),
-        task_manager=TaskManager(include_path=str(tasks), include_defaults=False),
-        log_samples=True,
-        evaluation_tracker=tracker,
-        bootstrap_iters=0,
-    )
-    samples = found.pop("samples")
-    tracker.save_results_aggregated(results=found, samples=samples)
-    for name, own_samples in samples.items():
-        tracker.save_results_samples(task_name=name, samples=own_samples)
+    evaluate(folder / "out", list(own), tasks, model="dummy")

@@ -24,9 +24,9 @@ def make(case: dict[str, Any], folder: Path) -> None:
         text = next(text for asked, text in replies.items() if asked in input[-1].text)
         if text is None:
             raise RuntimeError("the provider is down")
-        return _output(text)
+        return scripted_output("mockllm/scripted", text)
 
-    grade = get_model("mockllm/grader", custom_outputs=lambda *asked: _output("GRADE: C"))
+    grade = get_model("mockllm/grader", custom_outputs=lambda *asked: scripted_output("mockllm/grader", "GRADE: C"))
     options = case.get("options", {}) | ({"model": grade} if case["scorer"].startswith("model_graded") else {})
     samples = [Sample(id=number, **each) for number, each in enumerate(case["samples"], start=1)]
     chosen = multiple_choice(multiple_correct=case.get("multiple_correct", False))
@@ -46,7 +46,8 @@ def make(case: dict[str, Any], folder: Path) -> None:
     )
 
 
-def _output(text: str) -> ModelOutput:
-    output = ModelOutput.from_content("mockllm/scripted", text, stop_reason="stop")
-    output.usage = ModelUsage(input_tokens=9, output_tokens=1, total_tokens=10)  # else inspect_ai fetches a tokenizer
+def scripted_output(model: str, text: str) -> ModelOutput:
+    """Return a reply with its token usage, without which inspect_ai fetches a tokenizer."""
+    output = ModelOutput.from_content(model, text, stop_reason="stop")
+    output.usage = ModelUsage(input_tokens=9, output_tokens=1, total_tokens=10)
     return output

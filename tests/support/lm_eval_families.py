@@ -1,4 +1,4 @@
-"""Logs of lm-eval's own tasks.
+"""Logs of lm-eval, and of its own tasks.
 
 Each family is the task's real YAML on documents of ours, answered by a model that follows a script. A family leaves
 ``samples_*.jsonl`` and ``results_*.json`` in the folder ``scripted`` of its own.
@@ -50,6 +50,26 @@ class Scripted(LM):  # type: ignore[misc]  # lm-eval is not typed
         return "{{ messages }}"
 
 
+def evaluate(folder: Path, tasks: list[str], include_path: Path | str, **settings: Any) -> None:
+    """Evaluate tasks of a folder; leave lm-eval's results and samples in another."""
+    tracker = EvaluationTracker(output_path=str(folder))
+    manager = TaskManager(
+        include_path=str(include_path), include_defaults=False, metadata=settings.pop("metadata", None)
+    )
+    found = lm_eval.simple_evaluate(
+        tasks=tasks,
+        task_manager=manager,
+        log_samples=True,
+        evaluation_tracker=tracker,
+        bootstrap_iters=0,
+        **settings,
+    )
+    samples = found.pop("samples")
+    tracker.save_results_aggregated(results=found, samples=samples)
+    for task, of_task in samples.items():
+        tracker.save_results_samples(task_name=task, samples=of_task)
+
+
 def make(family: dict[str, Any], folder: Path) -> None:
     """Evaluate a family; leave its log in a folder."""
     folder.mkdir()
@@ -63,24 +83,17 @@ def make(family: dict[str, Any], folder: Path) -> None:
         changed["repeats"] = REPEATS
     (folder / "own").mkdir()
     (folder / "own" / "task.yaml").write_text(yaml.safe_dump({"include": str(real), "task": name, **changed}))
-    tracker = EvaluationTracker(output_path=str(folder))
-    found = lm_eval.simple_evaluate(
+    evaluate(
+        folder,
+        [name],
+        folder / "own",
         model=Scripted(family),
         model_args={"model": "scripted"},
-        tasks=[name],
-        task_manager=TaskManager(include_path=str(folder / "own"), include_defaults=False),
         num_fewshot=0,
         gen_kwargs={"do_sample": True, "temperature": TEMPERATURE} if "replies" in family else None,
         apply_chat_template=bool(family.get("chat")),
         fewshot_as_multiturn=bool(family.get("chat")),
-        log_samples=True,
-        evaluation_tracker=tracker,
-        bootstrap_iters=0,
     )
-    samples = found.pop("samples")
-    tracker.save_results_aggregated(results=found, samples=samples)
-    for task, of_task in samples.items():
-        tracker.save_results_samples(task_name=task, samples=of_task)
 
 
 class _Loader(yaml.SafeLoader):

@@ -65,26 +65,13 @@ def _run(
     task: str = "robust_eval",
     **settings: Any,
 ) -> None:
-    import lm_eval
-    from lm_eval.loggers import EvaluationTracker
-    from lm_eval.tasks import TaskManager
+    from lm_eval_families import evaluate as evaluate_tasks
 
     (path,) = robust_eval.interop.lm_eval_tasks.__path__
-    tracker = EvaluationTracker(output_path=name)
-    manager = TaskManager(include_path=path, include_defaults=False, metadata={"robust_eval": options})
-    found = lm_eval.simple_evaluate(
-        model=model,
-        model_args={**arguments, "tokenizer_backend": None},
-        tasks=[task],
-        task_manager=manager,
-        log_samples=True,
-        evaluation_tracker=tracker,
-        **settings,
+    model_args = {**arguments, "tokenizer_backend": None}
+    evaluate_tasks(
+        Path(name), [task], path, metadata={"robust_eval": options}, model=model, model_args=model_args, **settings
     )
-    samples = found.pop("samples")
-    tracker.save_results_aggregated(results=found, samples=samples)
-    for asked, own in samples.items():
-        tracker.save_results_samples(task_name=asked, samples=own)
 
 
 @contextlib.contextmanager

@@ -54,11 +54,7 @@ def every_eval_ever(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return os.environ | {"PYTHONPATH": str(folder)}
 
 
-def test_the_answers_come_back_to_the_last_digit(
-    run: robust_eval.Evaluation, exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("robust_eval.plot.figure_files.registered", list)
+def test_the_answers_come_back_to_the_last_digit(run: robust_eval.Evaluation, exported: Path):
     graded = pq.read_table(run.folder / GRADED).drop_columns(["ensemble"]).to_pandas().sort_values(PLACE)
     ours = run.metrics[~run.metrics["name"].str.contains("time|seconds")].set_index("name")[["value", "low", "high"]]
     for to in ("inspect", "every-eval-ever"):
@@ -155,10 +151,8 @@ def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 
 
 def test_probabilities_of_answers_go_where_there_is_a_place_for_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("robust_eval.plot.figure_files.registered", list)
     question = {"id": "it", "question": "Capital of Italy?", "choices": ["Rome", "Milan"], "correct": "A"}
     shares = [("A", 0.7), ("B", 0.3)]
     run = robust_eval.score(
@@ -178,9 +172,7 @@ def test_probabilities_of_answers_go_where_there_is_a_place_for_them(
 
 
 @pytest.mark.parametrize("to", ["inspect", "every-eval-ever"])
-def test_replies_without_a_letter_come_back_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to: str):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("robust_eval.plot.figure_files.registered", list)
+def test_replies_without_a_letter_come_back_with_the_reason(monkeypatch: pytest.MonkeyPatch, to: str):
     question = {"id": "it", "question": "Capital of Italy?", "choices": ["Rome", "Milan"], "correct": "A"}
     replies = [{"question_id": "it", "text": text, "temperature": 1.0} for text in ("A", "B", "-6.7")]
     run = robust_eval.score(replies, [question], ["certainty"], tracking="none")
@@ -192,9 +184,8 @@ def test_replies_without_a_letter_come_back_with_the_reason(tmp_path: Path, monk
 
 
 def test_what_cannot_be_written_is_said_in_a_sentence(
-    run: robust_eval.Evaluation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    run: robust_eval.Evaluation, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    monkeypatch.chdir(tmp_path)
     Path("begun").mkdir()
     assert "begun" in refused(monkeypatch, capsys, "begun", "--to", "csv")
     Path("file").touch()
