@@ -28,7 +28,6 @@ from robust_eval.interop.log_as_answers import (
     differences,
     lacking_by_metric,
     logs,
-    no_key,
     scored_by,
     ungraded_sentences,
     with_log,
@@ -277,13 +276,7 @@ class LoadedAnswers:
         return sentences_of_scorers
 
     def _settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        mlruns = Path(settings.get("paths.mlruns", "mlruns")).absolute()
-        scoring = scored_by(self.collected, mlruns)
-        if "dataset" in settings:
-            scoring = {key: value for key, value in scoring.items() if key.split(".")[0] != "dataset"}
-        elif "dataset" not in scoring:
-            raise no_key(self.collected, f"the log of {self.model}")
-        return scoring | dict(settings)
+        return scored_by(self.collected, settings, f"the log of {self.model}") | dict(settings)
 
     def lacking(self, **settings: Any) -> dict[str, str]:
         """Return the reason for each metric that cannot score the loaded answers; ``settings`` as of :meth:`score`."""

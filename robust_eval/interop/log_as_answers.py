@@ -42,15 +42,9 @@ def with_log(overrides: Sequence[str]) -> list[str]:
         raise UserError(
             f"{log_path} contains several runs ({names}): robust-eval import {log_path} scores each and compares them"
         )
-    mlruns = Path(settings_by_key.get("paths.mlruns", "mlruns").strip("'\"")).absolute()
-    settings = scored_by(runs[0], mlruns)
-    if "dataset" in settings_by_key:
-        settings = {key: value for key, value in settings.items() if key.split(".")[0] != "dataset"}
-    elif "dataset" not in settings:
-        raise no_key(runs[0], log_path)
-    else:
-        for sentence in ungraded_sentences(runs[0]):
-            log.warning("%s: %s", log_path, sentence)
+    settings = scored_by(runs[0], settings_by_key, log_path)
+    for sentence in ungraded_sentences(runs[0]) if "dataset" in settings else ():
+        log.warning("%s: %s", log_path, sentence)
     added = (key for key in settings if key not in settings_by_key or key in _FILE)
     return [*overrides, *(as_override(key, settings[key]) for key in added)]
 
@@ -61,11 +55,14 @@ def logs(path: Path) -> list[Path]:
     return [file for file in files if file.exists() and harness_of(file) is not None]
 
 
-def scored_by(collected: Collected, mlruns: Path) -> dict[str, str]:
-    """Write the tables of a log's questions and answers under ``mlruns/tables``; return the settings that score them.
+def scored_by(collected: Collected, user_settings: Mapping[str, Any], log_name: str) -> dict[str, str]:
+    """Write the tables of a log's questions and answers under ``mlruns/tables``; return the settings that score them,
+    without a data set if ``user_settings`` name one.
 
-    UserError if all answers are greedy: metrics need several answers to a question.
+    UserError if all answers are greedy, because metrics need several answers to a question, and if there is no data set
+    and the log has no right answers.
     """
+    mlruns = Path(str(user_settings.get("paths.mlruns", "mlruns")).strip("'\"")).absolute()
     answers = collected.answers
     if temperatures_of(answers) == [0.0]:
         raise UserError(
@@ -82,12 +79,15 @@ def scored_by(collected: Collected, mlruns: Path) -> dict[str, str]:
         "reader": collected.request.reader,
     }
     if collected.keyed:
-        questions = KeptTable(mlruns, collected.json_lines().encode("utf-8", "surrogatepass"), ".jsonl")
-        questions.write()
-        settings |= {"dataset": "jsonl", "dataset.path": str(questions.file), "dataset.name": collected.task}
+        if "dataset" not in user_settings:
+            questions = KeptTable(mlruns, collected.json_lines().encode("utf-8", "surrogatepass"), ".jsonl")
+            questions.write()
+            settings |= {"dataset": "jsonl", "dataset.path": str(questions.file), "dataset.name": collected.task}
         if len(collected.keyed) < len(collected.questions):
             ids = pa.array([question.id for question in collected.keyed])
             answers = answers.filter(pc.is_in(answers["question_id"], value_set=ids))
+    elif "dataset" not in user_settings:
+        raise no_key(collected, log_name)
     written = BytesIO()
     pq.write_table(answers, written)
     table = KeptTable(mlruns, written.getvalue(), ".parquet")
