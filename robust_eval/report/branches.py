@@ -1,9 +1,8 @@
 """Top branches of a question's answer tree: prefixes of sampled answers, with their probabilities."""
 
-import heapq
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -84,9 +83,10 @@ def top_branches(paths: Iterable[Path], decode: Callable[[list[int]], str]) -> B
     for answer, answer_verdict in verdicts.items():
         for length in range(len(answer) + 1):
             counts[answer[:length]][answer_verdict] += 1
-    children = _children(_most_probable(probabilities))
-    for siblings in children.values():
-        siblings.sort(key=lambda prefix: (-probabilities[prefix], prefix))
+    children: dict[Tokens, list[Tokens]] = defaultdict(list)  # the most probable first
+    for prefix in sorted(probabilities, key=lambda prefix: (-probabilities[prefix], prefix))[:MAX_BRANCHES]:
+        if probabilities[prefix] >= MIN_PROBABILITY or not children:
+            children[prefix[:-1]].append(prefix)
 
     def branch(parent: Tokens, prefix: Tokens) -> Branch:
         while prefix not in verdicts and len(children[prefix]) == 1:
@@ -96,7 +96,7 @@ def top_branches(paths: Iterable[Path], decode: Callable[[list[int]], str]) -> B
             prefix = child
         return Branch(
             decode(list(prefix)).removeprefix(decode(list(parent)) if parent else ""),
-            min(1.0, probabilities[prefix]),  # a sum of rounded logarithms may exceed 0
+            probabilities[prefix],
             verdicts.get(prefix, ""),
             counts[prefix],
             [branch(prefix, child) for child in children[prefix]],
@@ -115,31 +115,8 @@ def _prefixes(paths: Iterable[Path]) -> tuple[dict[Tokens, float], dict[Tokens, 
             continue
         total = 0.0
         for length, logprob in enumerate(logprobs[: len(answer)], start=1):
-            total += logprob
-            probabilities.setdefault(answer[:length], math.exp(total))
+            total += logprob  # rounded: without a limit, a prefix could be more probable than its parent
+            limit = probabilities.get(answer[: length - 1], 1.0)
+            probabilities.setdefault(answer[:length], min(limit, math.exp(total)))
         verdicts[answer] = verdict(correct, "ok")
     return probabilities, verdicts
-
-
-def _children(prefixes: Iterable[Tokens]) -> dict[Tokens, list[Tokens]]:
-    """Return the prefixes of the answer tree by their parents."""
-    children: dict[Tokens, list[Tokens]] = defaultdict(list)
-    for prefix in prefixes:
-        children[prefix[:-1]].append(prefix)
-    return children
-
-
-def _most_probable(probabilities: Mapping[Tokens, float]) -> list[Tokens]:
-    """Return the answer tree's most probable prefixes, best first; each comes after its parent."""
-    children = _children(probabilities)
-    heap = [(-probabilities[prefix], prefix) for prefix in children[()]]
-    heapq.heapify(heap)
-    chosen: list[Tokens] = []
-    while heap and len(chosen) < MAX_BRANCHES:
-        negative, prefix = heapq.heappop(heap)
-        if -negative < MIN_PROBABILITY and chosen:
-            break
-        chosen.append(prefix)
-        for child in children[prefix]:
-            heapq.heappush(heap, (-probabilities[child], child))
-    return chosen
