@@ -1,6 +1,7 @@
 """Input of the figures of a run: its estimates, settings and tables, from memory or from its folder."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import UserDict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,30 +61,19 @@ class FigureData:
         return [Estimate(*each) for each in zip(*columns, strict=True)]
 
 
-class TablesIn(Mapping[str, pa.Table]):
+class TablesIn(UserDict[str, Any]):
     """Tables for figures, in the folder of a run, read lazily; UserError if one cannot be read."""
 
     def __init__(self, folder: Path) -> None:
-        self._files = {file.stem: file for file in sorted(folder.glob("*.parquet"))}
-        self._read: dict[str, pa.Table] = {}
+        super().__init__({file.stem: file for file in sorted(folder.glob("*.parquet"))})
 
     def __getitem__(self, name: str) -> pa.Table:
-        if name not in self._read:
-            file = self._files[name]
+        if isinstance(file := self.data[name], Path):
             try:
-                self._read[name] = read_parquet(file)
+                self.data[name] = read_parquet(file)
             except (OSError, pa.ArrowInvalid) as problem:
                 raise UserError(f"{file} cannot be read: {first_line(problem)}") from problem
-        return self._read[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._files
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._files)
-
-    def __len__(self) -> int:
-        return len(self._files)
+        return self.data[name]
 
 
 def figure_data(result: Result) -> FigureData:
