@@ -4,7 +4,7 @@ import math
 import numpy as np
 import pytest
 
-from robust_eval.report.branches import MAX_BRANCHES, MIN_PROBABILITY, Branch, Path, top_branches
+from robust_eval.report.question_details import MAX_BRANCHES, MIN_PROBABILITY, Branch, Path, top_branches
 
 LETTERS = "abcdefgh"
 
