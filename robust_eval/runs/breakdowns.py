@@ -28,28 +28,22 @@ scenario has no metric.
 
 
 def scenario_frame(runs: Sequence[FinishedRun], subjects: Sequence[str], datasets: Sequence[str]) -> pd.DataFrame:
-    """Return a row for each headline metric of each scenario of a run (:data:`COLUMNS`), with means over data sets.
+    """Return a row for each headline metric of each scenario of a run (:data:`COLUMNS`), with AVG and WAVG of each
+    scenario of several data sets of one subject, and finally of all its rows if there are several scenarios (Cho &
+    Watson, Table 5, from the rows of Table 4).
 
-    ``subjects`` and ``datasets`` label the model and the data set of each run.
+    ``subjects`` and ``datasets`` label the model and the data set of each run. Means are of metrics that all parts
+    have; parts in which one is undefined are left out of its mean. Their intervals treat data sets as independent.
     """
     rows = [row for each in zip(runs, subjects, datasets, strict=True) for row in _scenarios(*each)]
-    return with_averages(pd.DataFrame(rows, columns=COLUMNS))
-
-
-def with_averages(parts: pd.DataFrame) -> pd.DataFrame:
-    """Add AVG and WAVG to a breakdown's rows of each scenario of several data sets of one subject, and finally those of
-    all rows if there are several scenarios (Cho & Watson, Table 5, from the rows of Table 4).
-
-    Means are of metrics that all parts have; parts in which one is undefined are left out of its mean. Their intervals
-    treat data sets as independent.
-    """
+    parts = pd.DataFrame(rows, columns=COLUMNS)
     frames = [parts[:0]]
     for _, of_subject in parts.groupby("subject", sort=False):
         scenarios = of_subject.groupby("scenario")
-        for scenario, rows in scenarios:
-            frames += [rows, _averages(rows, scenario)]
+        for scenario, scenario_rows in scenarios:
+            frames += [scenario_rows, _averages(scenario_rows, scenario)]
         if len(scenarios) > 1:
-            frames.append(_averages(pd.concat([rows for _, rows in scenarios]), "total"))
+            frames.append(_averages(pd.concat([each for _, each in scenarios]), "total"))
     return pd.concat([frame for frame in frames if len(frame)] or frames, ignore_index=True)
 
 

@@ -1,4 +1,5 @@
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -6,7 +7,7 @@ from matplotlib.container import ErrorbarContainer
 
 from robust_eval.metric.metric_spec import MetricSpec
 from robust_eval.plot import comparison_figures as plot
-from robust_eval.plot.frs_figures import FactAccuracy
+from robust_eval.plot.frs_figures import most_robust_first
 from robust_eval.plot.style import figure
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import SHARE, UNKNOWN
@@ -55,11 +56,40 @@ def test_the_axis_of_a_figure_ends_where_its_values_end(limits, ends):
         )
 
 
+GRID = [0.5, 1.0, 1.5]
+
+
+def maps(canvas, grid=GRID, **facts):
+    """Draw maps of so many facts each, which all break at 1; return the panels."""
+    broken = {name: most_robust_first(np.full((n, len(grid)), 0.5), np.ones(n), grid) for name, n in facts.items()}
+    plot.accuracy_by_fact(canvas.axes[0], broken, "title")
+    canvas.canvas.draw()
+    return [axes for axes in canvas.axes if axes.get_title()]
+
+
+def test_maps_of_facts_have_one_scale_rows_of_one_height_and_one_legend():
+    with figure() as (canvas, _):
+        panels = maps(canvas, small=40, large=60)
+        assert [panel.get_title() for panel in panels] == ["small", "large"]
+        assert {panel.get_ylim() for panel in panels} == {(60, 0)}
+        assert {panel.collections[0].get_clim() for panel in panels} == {(0, 1)}
+        (words,) = (text.get_text() for legend in canvas.legends for text in legend.get_texts())
+        assert words == "breaking temperature (left edge; far right: unbroken)"
+
+
+@pytest.mark.parametrize(("number", "rows", "columns"), [(1, 1, 1), (2, 1, 2), (3, 2, 2), (4, 2, 2)])
+def test_maps_of_facts_stand_in_a_rectangle_and_no_label_of_a_temperature_lies_on_another(number, rows, columns):
+    with figure() as (canvas, _):
+        panels = maps(canvas, np.arange(0.2, 2.01, 0.2), **{f"model {place}": 2 for place in range(number)})
+        assert panels[0].get_gridspec().get_geometry() == (rows, columns)
+        labels = [label for label in panels[-1].get_xticklabels() if label.get_text()]
+        boxes = [label.get_window_extent() for label in labels]
+        assert labels[-1].get_text() == "2"
+        assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
+
+
 def test_long_labels_of_panels_do_not_reach_into_each_other():
     labels = [f"sampler=temperature_sweep, seed={seed}, selection=exact_match, trials=10" for seed in range(2)]
-    facts = FactAccuracy(np.array([0, 1]), np.ones((2, 2)), np.array([math.inf, 1.0]), np.array([0.5, 1.0]), 2)
-    with figure() as (canvas, axes):
-        plot.accuracy_by_fact(axes, dict.fromkeys(labels, facts), "Accuracy of every fact")
-        canvas.draw_without_rendering()
-        left, right = (panel.title.get_window_extent() for panel in canvas.axes if panel.get_title())
+    with figure() as (canvas, _):
+        left, right = (panel.title.get_window_extent() for panel in maps(canvas, **dict.fromkeys(labels, 2)))
         assert left.x1 < right.x0

@@ -1,15 +1,13 @@
 import math
-from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 import pytest
 from comparison_by_hand import run as by_hand
 from scipy import stats
 
 from robust_eval.metric.frs_tables import type_shares
-from robust_eval.runs.breakdowns import COLUMNS, PooledTypes, pooled_types, scenario_frame, weighted_mean, with_averages
+from robust_eval.runs.breakdowns import PooledTypes, pooled_types, scenario_frame, weighted_mean
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import SHARE, degenerate_interval, mean_bounds
 
@@ -44,15 +42,6 @@ def rows_of(frame):
 
 def scenario_rows(runs, subjects, datasets):
     return rows_of(scenario_frame(runs, subjects, datasets))
-
-
-def averages(subject, parts):
-    """The means over parts: a scenario, a data set, n, and by name n, an estimate, and whether it is a mean."""
-    rows = []
-    for scenario, dataset, questions, figures in parts:
-        for name, (n, estimate) in {"": (0, Estimate(NAN)), **figures}.items():
-            rows.append((subject, scenario, dataset, "", questions, name, *estimate, n, False))
-    return [row for row in rows_of(with_averages(pd.DataFrame(rows, columns=COLUMNS))) if row.kind]
 
 
 def found(runs, subjects=None, datasets=None):
@@ -141,28 +130,6 @@ def test_subjects_do_not_mix():
     ]
 
 
-def standard_error(values):
-    return float(np.std(values) / math.sqrt(len(values)))
-
-
-def test_the_intervals_of_both_means_are_those_of_independent_data_sets():
-    generator = np.random.default_rng(7)
-    facts, physics = generator.normal(0.5, 0.2, 400), generator.normal(0.7, 0.3, 100)
-    rows = scenario_rows([run({"frs.d1": facts}), run({"frs.d1": physics})], ["small"] * 2, ["facts", "physics"])
-    one, other = standard_error(facts), standard_error(physics)
-    errors = [one, other, math.sqrt(one**2 + other**2) / 2, math.sqrt((0.8 * one) ** 2 + (0.2 * other) ** 2)]
-    means = [
-        facts.mean(),
-        physics.mean(),
-        (facts.mean() + physics.mean()) / 2,
-        0.8 * facts.mean() + 0.2 * physics.mean(),
-    ]
-    for row, mean, error in zip(rows, means, errors, strict=True):
-        value, low, high = row.metrics["frs.d1"]
-        assert value == pytest.approx(mean)
-        assert (low - mean, high - mean) == pytest.approx((-1.96 * error, 1.96 * error), rel=0.1)
-
-
 def test_the_groups_are_those_of_the_questions_of_the_scenario():
     scenarios, groups = [CHOICE, ABSTRACTIVE] * 10, ["x", "a"] * 5 + ["y", "b"] * 5
     values = [0.25, 1.0] * 5 + [0.75, 0.0] * 5
@@ -224,48 +191,6 @@ def test_kappa_of_a_scenario_is_its_own_where_a_run_holds_several():
         ("total", "WAVG", pytest.approx((2 * 0.25 + 0.75) / 3)),
     ]
     assert math.isnan(rows[2].metrics["agreement.kappa.t1"].low)  # one part has no interval
-
-
-TABLE_4_NAMES = ("accuracy", "plurality", "worst", "best", "difficulty", "certainty", "m2", "kappa", "alpha")
-TABLE_4 = """
-extractive      squad train        80049  91.9  90.4  68.5  97.6  85.5  84.1  76.3  27.5  99.9
-extractive      squad validation    5834  95.1  91.3  74.3  98.6  88.7  88.8  82.0  29.9  99.3
-multiple_choice mmlu test          13000  68.0  68.6  36.8  88.2  62.5  78.3  71.4  56.7  92.6
-multiple_choice piqa train         15677  81.2  84.1  45.4  96.0  75.8  76.2  71.6  38.9  90.4
-multiple_choice piqa validation     1784  80.1  83.0  46.5  96.1  75.9  76.6  72.0  40.1  -12.5
-abstractive     sciq test            996  70.2  71.5  43.2  81.3  64.8  89.0  81.5  48.6  84.9
-abstractive     wikiqa all          1028  73.5  72.8  40.9  84.9  65.1  87.8  79.2  39.1  93.0
-"""
-"""Rows of the shape of Table 4 of Cho and Watson: n, and nine figures in percent. The numbers are made up."""
-
-
-def test_the_rows_of_table_4_give_those_of_table_5():
-    parts, rows = [], [line.split() for line in TABLE_4.strip().splitlines()]
-    for scenario, dataset, split, n, *values in rows:
-        figures = {name: (int(n), Estimate(float(value))) for name, value in zip(TABLE_4_NAMES, values, strict=True)}
-        parts.append((scenario, f"{dataset} {split}", int(n), figures))
-    found = averages("gpt-3.5-turbo", parts)
-    expected = {}
-    for scenario in ("extractive", "multiple_choice", "abstractive", "total"):
-        own = [row for row in rows if scenario in (row[0], "total")]
-        numbers = [int(row[3]) for row in own]
-        for place, name in enumerate(TABLE_4_NAMES):
-            column = [Fraction(row[4 + place]) for row in own]
-            expected[scenario, "AVG", name] = sum(column) / len(column)
-            expected[scenario, "WAVG", name] = sum(n * x for n, x in zip(numbers, column, strict=True)) / sum(numbers)
-    cells = {(row.scenario, row.kind, name): row.metrics[name].value for row in found for name in TABLE_4_NAMES}
-    assert len(cells) == 72
-    assert cells == {place: pytest.approx(float(value), rel=1e-12) for place, value in expected.items()}
-    by_hand = {  # of the first scenario; (80049 · 91.9 + 5834 · 95.1) / 85883 = 92.1174, …
-        ("extractive", "AVG", "accuracy"): 93.5,
-        ("extractive", "WAVG", "accuracy"): 92.1174,
-        ("extractive", "AVG", "kappa"): 28.7,
-        ("extractive", "WAVG", "kappa"): 27.6630,
-        ("multiple_choice", "AVG", "alpha"): 56.8333,
-    }
-    assert {place: round(cells[place], 4) for place in by_hand} == by_hand
-    numbers = {row.scenario: row.questions for row in found}
-    assert numbers == {"extractive": 85883, "multiple_choice": 30461, "abstractive": 2024, "total": 118368}
 
 
 @pytest.mark.parametrize("alphas", [(0.9, 0.3, -0.2), (0.9, 0.9, 0.9)])
