@@ -19,10 +19,7 @@ if TYPE_CHECKING:
 _RULE = re.compile(
     r'<defs>\s*<style type="text/css">\*\{stroke-linejoin: round; stroke-linecap: butt\}</style>\s*</defs>'
 )
-_AS_EVERYWHERE = re.compile(r" font-family: 'DejaVu Sans', 'Verdana', sans-serif;| transform=\"rotate\(-0 [^\"]*\"")
-_PLACE = re.compile(r' ([xy])="(-?\d+\.\d)\d*"')
-_PATH = re.compile(r' (?:d|width|height|transform)="[^"]*"')
-_BEYOND_A_HUNDREDTH = re.compile(r"(\.\d\d)\d+| (?=\n)")
+"""Style of lines in an SVG file of matplotlib: a rule for everything (``*``), which would hold for a whole page."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +95,8 @@ def save(fig: "Figure", path: Path, pdf: bool = False) -> Path:
     without = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     drawing = io.StringIO()
     fig.savefig(drawing, format="svg", transparent=True, metadata=without, dpi=100)
-    path.with_suffix(".svg").write_text(_lean(drawing.getvalue()), encoding="utf-8")
+    svg = _RULE.sub("", drawing.getvalue()).replace("<svg ", '<svg stroke-linejoin="round" ', 1)
+    path.with_suffix(".svg").write_text(svg, encoding="utf-8")
     return path.with_suffix(".svg")
 
 
@@ -116,18 +114,3 @@ def _make_printable(fig: "Figure") -> None:
             axis.set_major_formatter(
                 FuncFormatter(lambda place, number, formatter=words: printable_lines(formatter(place, number)))
             )
-
-
-def _lean(drawing: str) -> str:
-    """Return a figure's SVG with places to a tenth of a point, paths to a hundredth, and common attributes at its root.
-
-    That is half of what matplotlib writes. A rule for everything (``*``) would be one for the whole page besides.
-    """
-    head = "<svg stroke-linejoin=\"round\" font-family=\"'DejaVu Sans', 'Verdana', sans-serif\" "
-    lean = re.sub(r"\n +(?=<)", "\n", _RULE.sub("", drawing).replace("<svg ", head, 1))
-    return re.sub(r"<[^>]+>", lambda tag: _lean_tag(tag[0]), lean)  # what readers see stands between tags
-
-
-def _lean_tag(tag: str) -> str:
-    tag = _PLACE.sub(r' \1="\2"', _AS_EVERYWHERE.sub("", tag))
-    return _PATH.sub(lambda attribute: _BEYOND_A_HUNDREDTH.sub(r"\1", attribute[0]), tag)

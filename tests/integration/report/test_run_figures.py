@@ -143,19 +143,6 @@ def test_pictures_are_white_where_nothing_is_drawn(drawn: Path):
         assert plt.imread(file)[0, 0].tolist() == [1, 1, 1, 1]
 
 
-def test_places_are_shortened_and_texts_are_not(tmp_path: Path):
-    canvas, axes = plt.subplots(layout="constrained")
-    axes.plot([0, 1 / 3], [0, 1 / 7])
-    axes.set_title('x="0.123456789" d="1.23456"', parse_math=False)
-    with plt.rc_context({"svg.fonttype": "none"}):
-        drawing = save(canvas, tmp_path / "drawn").read_text()
-    assert re.search(r'x=(?:"|&quot;)0\.123456789(?:"|&quot;) d=(?:"|&quot;)1\.23456', drawing)
-    paths = re.findall(r'<path[^>]* d="([^"]+)"', drawing)
-    assert paths
-    assert not any(re.search(r"\.\d{3}", path) for path in paths)
-    plt.close(canvas)
-
-
 def figure_rows(text: str) -> list[list[str]]:
     """The rows of the first table of figures in a terminal's text."""
     table, _, _ = text.partition("└")
