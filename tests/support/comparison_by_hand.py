@@ -155,3 +155,13 @@ class Page(HTMLParser):
             self.tables[-1][-1][-1] += data
         elif {"h1", "h2", "summary"} & set(self.open):
             self.headings[-1] += data
+
+
+def ids_of_whole(page):
+    """Return the ids of a page, which are unique, and which are all that it loads besides its own data."""
+    ids = [value for name, value in page.attributes if name == "id"]
+    loads = [value for name, value in page.attributes if name in ("src", "href", "xlink:href")]
+    assert len(ids) == len(set(ids))
+    assert all(address.startswith(("#", "data:")) for address in loads)
+    assert {address[1:] for address in loads if address.startswith("#")} <= set(ids)
+    return set(ids)

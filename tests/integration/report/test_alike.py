@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FunctionType
 
-import mlflow
 import pyarrow.parquet as pq
 import pytest
 from experiments import without_figures
@@ -33,20 +32,14 @@ class Alike:
     run: FinishedRun
 
 
-@pytest.fixture(scope="module")
-def mlruns(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("mlruns")
-
-
 @pytest.fixture(scope="module", params=SIZES)
-def alike(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, mlruns: Path) -> Alike:
+def alike(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Alike:
     folder = tmp_path_factory.mktemp("alike")
     capture = request.config.pluginmanager.getplugin("capturemanager")
     capture.read_global_capture()
     with pytest.MonkeyPatch.context() as patch, without_figures():
         few_resamples(patch)
-        tracked = ("tracking=mlflow", f"paths.mlruns={mlruns}", f"tracking.experiment=of{request.param}")
-        recorded_run(folder, request.param, *tracked, metrics="[frs,agreement,certainty]", alike=0.2)
+        recorded_run(folder, request.param, metrics="[frs,agreement,certainty]", alike=0.2)
     printed = capture.read_global_capture()[0]
     return Alike(request.param, folder / "run", printed, read_run(folder / "run"))
 
@@ -119,20 +112,3 @@ def test_a_comparison_has_no_interval_without_width(alike: Alike, tmp_path: Path
         (alpha,) = known[~(known["low"] < known["high"])].itertuples()
         assert alpha.metric == "agreement.alpha.t1"
         assert alpha.value == pytest.approx(1)
-
-
-def test_the_tracker_is_given_no_interval_without_width(alike: Alike, mlruns: Path):
-    client = mlflow.MlflowClient(f"sqlite:///{mlruns}/mlflow.db")
-    experiment = client.get_experiment_by_name(f"of{alike.n}")
-    assert experiment is not None
-    (run,) = client.search_runs([experiment.experiment_id])
-    given = {
-        name: {metric.step: metric.value for metric in client.get_metric_history(run.info.run_id, name)}
-        for name in run.data.metrics
-    }
-    bounds = [name.removesuffix(".low") for name in given if name.endswith(".low")]
-    assert len(bounds) > 15
-    for name in bounds:
-        for step, low in given[f"{name}.low"].items():
-            assert low < given[f"{name}.high"][step], name
-    assert without_width(run.data.tags["mlflow.note.content"]) == []

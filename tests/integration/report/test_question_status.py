@@ -1,9 +1,8 @@
 from dataclasses import replace
 
-import pytest
 from answer_rows import changed
 
-from robust_eval.runs.question_status import question_statuses, verdict
+from robust_eval.runs.question_status import question_statuses
 from robust_eval.tracking.result import Result
 
 
@@ -45,16 +44,3 @@ def test_of_those_that_were_kept_it_is_said_whether_the_greedy_answer_is_right(r
         "kept, right",
         "kept",
     ]
-
-
-@pytest.mark.parametrize(
-    ("correct", "outcome", "said"),
-    [
-        (True, "ok", "right"),
-        (False, "empty", "wrong"),
-        (None, "ok", "not judged"),
-        (None, "filtered_reply", "no reply"),
-    ],
-)
-def test_what_brought_no_reply_has_no_verdict(correct: bool | None, outcome: str, said: str):
-    assert verdict(correct, outcome) == said

@@ -1,11 +1,11 @@
 import json
 import re
 import xml.etree.ElementTree as ElementTree
-from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from comparison_by_hand import Page
 from gated import gated_run
 from json_lines import cases
 from junitparser import JUnitXml
@@ -82,23 +82,13 @@ def test_a_figure_that_no_fact_has_is_an_error_that_says_so(tmp_path: Path):
     )
 
 
-class Cells(HTMLParser):
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: set[str] = set()
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: object) -> None:
-        self.tags.add(tag)
-
-
 def test_hostile_text_is_text_everywhere(tmp_path: Path):
     folder = written(tmp_path, each_fact=True, text=HOSTILE)
     texts = {file.name: file.read_text() for file in folder.iterdir() if file.suffix != ".png"}
     assert sorted(texts) == ["junit.xml", "margins.svg", "verdict.html", "verdict.json", "verdict.md"]
     for text in texts.values():
         assert not {"\x1b", "\x00", "\ufffe", "‮"} & set(text)
-    assert "script" not in Cells(texts["verdict.html"]).tags
+    assert "script" not in Page(texts["verdict.html"]).tags
     assert "<script>" not in texts["verdict.md"]
     ElementTree.fromstring(texts["junit.xml"])
 

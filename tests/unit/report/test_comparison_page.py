@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from comparison_by_hand import CERTAINTY, LARGE, NAN, SMALL, Page, frs_runs, measured, with_answers
+from comparison_by_hand import CERTAINTY, LARGE, NAN, SMALL, Page, frs_runs, ids_of_whole, measured, with_answers
 from golden import Golden
 from markdown_it import MarkdownIt
 
@@ -70,11 +70,7 @@ def test_a_comparison_is_a_page_markdown_figures_and_tables(comparison):
 def test_the_page_is_whole_and_loads_nothing(comparison):
     _, html, _ = comparison
     page = Page(html)
-    ids = [value for name, value in page.attributes if name == "id"]
-    loads = [value for name, value in page.attributes if name in ("src", "href", "xlink:href")]
-    assert len(ids) == len(set(ids))
-    assert all(address.startswith(("#", "data:")) for address in loads)
-    assert {address[1:] for address in loads if address.startswith("#")} <= set(ids)
+    ids_of_whole(page)
     assert page.tags.count("figure") == 6
     assert labels(page)[:7] == [
         "3 runs",

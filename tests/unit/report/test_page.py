@@ -1,12 +1,12 @@
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from answer_rows import answer_row
+from comparison_by_hand import Page, ids_of_whole
 
 from robust_eval.answer import answer_table
 from robust_eval.metric.frs_specs import SPECS
@@ -98,28 +98,10 @@ def result() -> Result:
     )
 
 
-class Page(HTMLParser):
-    """Tags that are open, ids, and addresses that the page would load."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.ids: list[str] = []
-        self.loads: list[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        self.ids += [value or "" for name, value in attributes if name == "id"]
-        self.loads += [value or "" for name, value in attributes if name in ("src", "href", "xlink:href")]
-
-
 def test_the_page_is_whole_and_loads_nothing(result: Result, tmp_path: Path):
     write_page(result, save_figures(result, tmp_path / "figures"), tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text()
-    page = Page(text)
-    assert len(page.ids) == len(set(page.ids))
-    assert all(address.startswith(("#", "data:")) for address in page.loads)
-    assert {address[1:] for address in page.loads if address.startswith("#")} <= set(page.ids)
-    assert set(re.findall(r"url\(#([^)]+)\)", text)) <= set(page.ids)
+    assert set(re.findall(r"url\(#([^)]+)\)", text)) <= ids_of_whole(Page(text))
     assert text.count("<figure") == 6
     assert "The same points as a figure: figures/frs_by_entropy_and_breaking.svg." in text
     assert sentence(result) in text
