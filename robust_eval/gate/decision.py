@@ -284,21 +284,15 @@ def metric_verdicts(metrics: Sequence[Differences], level: float, final: bool = 
     suffices. After a rejection at α / 2m the others are tested at α / 2(m − 1). The number of facts needed is computed
     at the ``final`` look alone.
     """
-    intervals: dict[tuple[str, float], tuple[float, float]] = {}
-
-    def bounds(metric: Differences, at: float) -> tuple[float, float]:
-        if (metric.name, at) not in intervals:
-            intervals[metric.name, at] = metric.bounds(at)
-        return intervals[metric.name, at]
-
+    own = {each.name: each.bounds(level) for each in metrics}
     failed: set[str] = set()
     while left := [each for each in metrics if each.name not in failed]:
-        strict = 1 - (1 - level) / len(left) if len(left) > 1 else level
-        rejected = {each.name for each in left if bounds(each, strict)[1] < -each.margin}
+        strict = own if len(left) == 1 else {each.name: each.bounds(1 - (1 - level) / len(left)) for each in left}
+        rejected = {each.name for each in left if strict[each.name][1] < -each.margin}
         if not rejected:
             break
         failed |= rejected
-    return [_metric_verdict(each, level, bounds(each, level), each.name in failed, final) for each in metrics]
+    return [_metric_verdict(each, level, own[each.name], each.name in failed, final) for each in metrics]
 
 
 def _metric_verdict(

@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -48,8 +48,11 @@ class MeasuredRun:
     exact_curves: pa.Table
     sampling_metadata: SamplingMetadata | None = None
     run_id: str | None = None
-    keys: dict[tuple[str, str], str] = field(default_factory=dict)
-    """Keys, by the id and the text of each question."""
+
+    @cached_property
+    def keys(self) -> dict[tuple[str, str], str]:
+        """Keys of the gated run's questions, by the id and the text of each."""
+        return dict(zip(self.run.keys(), self.run.questions[KEY].to_pylist(), strict=True))
 
     @property
     def model(self) -> str:
@@ -123,8 +126,7 @@ def read_measured(folder: Path, name: str) -> MeasuredRun:
         raise
     except (OSError, ValueError, KeyError) as problem:
         raise UserError(f"{name} cannot be read: a file of its answers is damaged") from problem
-    keys = dict(zip(run.keys(), run.questions[KEY].to_pylist(), strict=True))
-    return MeasuredRun(name, folder, run, graded, curves, metadata, run_id, keys)
+    return MeasuredRun(name, folder, run, graded, curves, metadata, run_id)
 
 
 def same_answers(one: MeasuredRun, other: MeasuredRun) -> bool:

@@ -184,5 +184,4 @@ def _measured(name: str, log: Collected, scorer: str | None) -> MeasuredRun:
         "max_tokens": log.request.max_tokens,
     }
     run = FinishedRun(settings, {}, pa.table(described))
-    keys = dict(zip(run.keys(), described[KEY], strict=True))
-    return MeasuredRun(name, Path(name), run, graded, EXACT_CURVES.empty_table(), keys=keys)
+    return MeasuredRun(name, Path(name), run, graded, EXACT_CURVES.empty_table())

@@ -56,12 +56,6 @@ def opening(compared: Comparison) -> tuple[list[str], list[Ranking]]:
     return [*sentences, *(each for each in scoring_sentences if each not in sentences)], rankings
 
 
-def explanations(compared: Comparison) -> list[str]:
-    """Return the summary's explanations of the headline metrics that need one."""
-    names = dict.fromkeys(pair.metric for pair in compared.pairs if pair.metric)
-    return [spec.explained for name in names if (spec := compared.spec(name)) and spec.explained]
-
-
 def _scored_differently(compared: Comparison) -> Iterator[str]:
     """Yield a summary sentence on runs that were merged into one measurement."""
     if len(compared.measurements) == len(compared.runs):
@@ -239,7 +233,7 @@ def sentences(compared: Comparison) -> list[str]:
 
 
 def scope(compared: Comparison) -> list[str]:
-    """Return the summary's sentences on the compared runs and on those left out."""
+    """Return the summary's sentences on the compared runs, those left out, and metrics that need an explanation."""
 
     def listed(setting: str) -> str:
         return enumerated(sorted({str(run.settings[setting]) for run in compared.runs}), "and")
@@ -248,4 +242,5 @@ def scope(compared: Comparison) -> list[str]:
     if compared.repetitions:
         repeated = counted(compared.repetitions, "repetition")
         text.append(f"Left out: {repeated} of a run, with the same settings and results.")
-    return text + explanations(compared)
+    names = dict.fromkeys(pair.metric for pair in compared.pairs if pair.metric)
+    return text + [spec.explained for name in names if (spec := compared.spec(name)) and spec.explained]

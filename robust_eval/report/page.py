@@ -23,11 +23,10 @@ from robust_eval.plot.colours import BLACK, GREY
 from robust_eval.plot.figure_files import SavedFigure
 from robust_eval.prompt.arrangement import GIVEN
 from robust_eval.question import Question
-from robust_eval.report.left_out import left_out
 from robust_eval.report.question_details import cut, details
 from robust_eval.report.question_table import TEXT, as_data, chosen, number_columns, question_index
 from robust_eval.report.vega import accuracy_curve, scatter, vega_script
-from robust_eval.report.warnings import few, warnings
+from robust_eval.report.warnings import few, left_out, warnings
 from robust_eval.report.wording import (
     asked_words,
     category_name,

@@ -13,8 +13,17 @@ from robust_eval.metric.presentation import Cell, Table
 from robust_eval.metric.score import Score
 from robust_eval.report.comparison_summary import SHARED_LETTER, opening
 from robust_eval.report.comparison_tables import MAX_METRICS, MAX_RUNS, opening_table
-from robust_eval.report.left_out import not_known, unanswered, unasked, unread
-from robust_eval.report.warnings import few, few_kept, remedy, sampling_warnings, uncertain
+from robust_eval.report.warnings import (
+    few,
+    few_kept,
+    not_known,
+    remedy,
+    sampling_warnings,
+    unanswered,
+    unasked,
+    uncertain,
+    unread,
+)
 from robust_eval.report.wording import Row, headline_rows, main_metrics, metric_table
 from robust_eval.runs.comparison import Comparison
 from robust_eval.runtime.console import Console

@@ -5,8 +5,8 @@ import pytest
 from answer_rows import changed
 
 from robust_eval.metric.score import Score
-from robust_eval.report.left_out import left_out, not_known, unanswered, unread
 from robust_eval.report.terminal import print_summary
+from robust_eval.report.warnings import left_out, not_known, unanswered, unread
 from robust_eval.runs.finished_runs import KNOWN_SPECS
 from robust_eval.stats.estimate import Estimate
 from robust_eval.tracking.result import Result

@@ -7,8 +7,8 @@ from experiments import without_figures
 from recorded_run import TEMPERATURES, recorded_run
 
 from robust_eval.question import QUESTION_TYPES
-from robust_eval.report.left_out import left_out
 from robust_eval.report.question_table import Chosen, as_data, chosen, number_columns, word_columns
+from robust_eval.report.warnings import left_out
 from robust_eval.tracking.result import Result
 
 
