@@ -1,4 +1,4 @@
-"""Input of the figures of a run: its estimates, settings and tables, from memory or from its folder."""
+"""Input of the figures of a run: its estimates and tables, from memory or from its folder."""
 
 from collections import UserDict
 from collections.abc import Mapping, Sequence
@@ -23,13 +23,12 @@ from robust_eval.tracking.result import Result
 class FigureData:
     """Results of a run, as input of its figures.
 
-    ``values``, ``curves`` and ``tables`` are those of all its scores (:class:`robust_eval.metric.score.Score`),
-    ``settings`` are flat, under the names of the configuration, ``specs`` are the metric specs.
+    ``values``, ``curves``, ``tables`` and ``specs`` are those of all its scores
+    (:class:`robust_eval.metric.score.Score`).
     """
 
     values: Mapping[str, Estimate]
     curves: Mapping[str, Mapping[float, Estimate]]
-    settings: Mapping[str, Any]
     tables: Mapping[str, pa.Table]
     specs: Sequence[MetricSpec] = ()
 
@@ -78,18 +77,10 @@ class TablesIn(UserDict[str, Any]):
 
 def figure_data(result: Result) -> FigureData:
     """Return the data of the figures of a result in memory."""
-    values: dict[str, Estimate] = {}
-    curves: dict[str, Mapping[float, Estimate]] = {}
-    settings = dict(result.description)
-    tables: dict[str, pa.Table] = {}
-    specs: list[MetricSpec] = []
-    for metric, score in result.scores.items():
-        values |= score.values
-        curves |= score.curves
-        settings |= {f"metric.{metric}.{name}": value for name, value in score.settings.items()}
-        tables |= score.tables
-        specs += score.specs
-    return FigureData(values, curves, settings, tables, specs)
+    scores = result.scores.values()
+    values = {name: estimate for score in scores for name, estimate in score.values.items()}
+    curves = {name: curve for score in scores for name, curve in score.curves.items()}
+    return FigureData(values, curves, result.tables, [spec for score in scores for spec in score.specs])
 
 
 def read_figure_data(folder: str | Path) -> FigureData:
@@ -97,4 +88,4 @@ def read_figure_data(folder: str | Path) -> FigureData:
     file of it is damaged.
     """
     run = read_run(Path(folder))
-    return FigureData(run.metrics, run.curves, run.settings, TablesIn(Path(folder)), run.specs)
+    return FigureData(run.metrics, run.curves, TablesIn(Path(folder)), run.specs)

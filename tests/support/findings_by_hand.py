@@ -19,4 +19,4 @@ def findings_of(
     for name, columns in tables.items():
         rows = len(next(iter(columns.values())))
         found[name] = pa.table({"temperature": [1.0] * rows, **columns})
-    return FigureData(values or {}, curves or {}, {}, found)
+    return FigureData(values or {}, curves or {}, found)

@@ -101,7 +101,6 @@ def test_a_run_and_its_folder_tell_the_same(ran: tuple[Result, Path], drawn: Pat
     for name, table in told.tables.items():
         pd.testing.assert_frame_equal(table.to_pandas(), read.tables[name].to_pandas(), obj=name)
     assert told.specs == read.specs
-    assert told.settings["metric.frs.threshold"] == read.settings["metric.frs.threshold"] == 0.5
     for name, curve in told.curves.items():
         np.testing.assert_allclose([*read.curves[name].values()], [*curve.values()], err_msg=name)
     assert told.by_parameter(FRS) == read.by_parameter(FRS)
