@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from robust_eval.metric.metric_spec import nearest_to_one
 from robust_eval.plot.colours import BLUE, GREY, INKS, QUALITATIVE, RED, SEQUENTIAL, ink
 from robust_eval.plot.figure_registry import run_figure
-from robust_eval.plot.style import legend_below, root, values_and_whiskers
+from robust_eval.plot.style import root, values_and_whiskers
 from robust_eval.runs.figure_data import FigureData
 from robust_eval.runtime.text import number
 
@@ -76,7 +76,7 @@ def certainty_of_questions(axes: Axes, run: FigureData) -> None:
     axes.grid(visible=False, axis="x")
     axes.set_title("Certainty of each question's raters")
     if bottom.any():
-        legend_below(axes)
+        axes.legend()
 
 
 @run_figure(

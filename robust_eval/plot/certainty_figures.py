@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from robust_eval.plot.colours import GREY, INKS, QUALITATIVE, RED, ink
 from robust_eval.plot.figure_registry import run_figure
-from robust_eval.plot.style import legend_below, legend_outside, panels, root
+from robust_eval.plot.style import legend_outside, panels, root
 from robust_eval.question import PHYSICS_CATEGORIES
 from robust_eval.runs.figure_data import FigureData
 from robust_eval.stats.entropy import FAMILIES, entropy_of
@@ -226,4 +226,4 @@ def _draw_curves(axes: Axes, max_entropy: float) -> None:
             line.set(color=RED, linewidth=2, zorder=2.5, label="2 answers")
         elif answers == allowed[-1]:
             line.set_label("3 answers" if answers == 3 else f"3 to {answers} answers")
-    legend_below(axes)
+    axes.legend()

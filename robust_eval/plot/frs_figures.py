@@ -19,7 +19,6 @@ from robust_eval.plot.style import (
     OUTLINE,
     band,
     draw_survival,
-    legend_below,
     legend_outside,
     panels,
     root,
@@ -90,7 +89,7 @@ def frs_by_entropy_and_rewording(axes: Axes, run: FigureData) -> None:
     sample_size = f"{is_defined.sum()}" if is_defined.all() else f"{is_defined.sum()} of {is_defined.size}"
     axes.set(xlabel="entropy of repeated answers (nats)", ylabel="Factual Robustness Score")
     axes.set_title(f"Every fact under three perturbations (n\u00a0=\u00a0{sample_size})")
-    legend_below(axes, columns=2, enlarged=4 if many else 1)
+    axes.legend()
 
 
 class FactAccuracy(NamedTuple):
@@ -143,7 +142,7 @@ def accuracy_by_fact(axes: Axes, run: FigureData) -> None:
     facts = fact_accuracy(run)
     root(axes).set_size_inches(5.3, 5.1)  # fits a phone at its smallest font
     root(axes).colorbar(draw_accuracies(axes, facts), ax=axes, label="share of right replies")
-    legend_below(axes, fontsize=10)
+    axes.legend()
     axes.patch.set_gid(MAP)
     drawn = "" if len(facts.rows) == facts.total else f"; {len(facts.rows)} drawn"
     axes.set_title(f"Accuracy of every fact (n = {facts.total:,}{drawn})")
@@ -182,7 +181,7 @@ def accuracy_by_temperature(axes: Axes, run: FigureData) -> None:
     axes.set(xlabel="temperature t", ylabel="accuracy (share of right replies)", ylim=(0, 1.02))
     temperature_ticks(axes, temperatures)
     axes.set_title("Accuracy against temperature")
-    legend_below(axes)
+    axes.legend()
 
 
 @run_figure(
@@ -202,7 +201,7 @@ def survival(axes: Axes, run: FigureData) -> None:
     axes.set(xlabel="temperature t", ylabel="share of facts unbroken beyond t", ylim=(0, 1.02), xlim=(0, None))
     temperature_ticks(axes, temperatures)
     axes.set_title("Unbroken facts")
-    legend_below(axes)
+    axes.legend()
 
 
 @run_figure(
@@ -272,7 +271,7 @@ def entropy_by_breaking_temperature(axes: Axes, run: FigureData) -> None:
     r = number(pearson, ".2f").replace("-", "−")
     correlation = f"r = {r} over broken facts" if np.isfinite(pearson) else "r undefined"
     axes.set_title(f"Initial entropy against breaking temperature\n({correlation})")
-    legend_below(axes, enlarged=2.5 if len(run.tables["frs"]) > MANY else 1)
+    axes.legend()
 
 
 def draw_entropies(axes: Axes, facts: Facts) -> None:
@@ -421,7 +420,7 @@ def draw_densities(axes: Axes, scores: Mapping[float, ArrayLike], breaking: Arra
         title += f"\n({_percent(share)} of facts are unbroken and not shown)"
     axes.set_title(title)
     if axes.get_lines():
-        legend_below(axes, columns=5)
+        axes.legend()
     else:
         axes.text(0.5, 0.5, "too few broken facts for a density", transform=axes.transAxes, ha="center", color=GREY)
 

@@ -9,7 +9,7 @@ from matplotlib.ticker import MaxNLocator
 from robust_eval.metric.metric_spec import nearest_to_one
 from robust_eval.plot.colours import BLUE, GREY, RED
 from robust_eval.plot.figure_registry import run_figure
-from robust_eval.plot.style import MANY, OUTLINE, band, draw_survival, legend_below
+from robust_eval.plot.style import MANY, OUTLINE, band, draw_survival
 from robust_eval.runs.figure_data import FigureData
 
 _MAX_VARIANCE = 0.25
@@ -36,7 +36,7 @@ def accuracy_by_place(axes: Axes, run: FigureData) -> None:
     axes.set_xlim(0.5, len(value) + 0.5)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_title("Accuracy by the position of the right choice")
-    legend_below(axes)
+    axes.legend()
 
 
 @run_figure(
@@ -61,7 +61,7 @@ def facts_under_pushback(axes: Axes, run: FigureData) -> None:
     axes.set(xlabel="turn of pushback", ylabel="share, 95 % interval", ylim=(-0.02, 1.02), xlim=(0, len(holding) + 0.1))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_title("Facts under pushback")
-    legend_below(axes)
+    axes.legend()
 
 
 @run_figure(
@@ -91,8 +91,7 @@ def accuracy_by_budget(axes: Axes, run: FigureData) -> None:
     xlabel = "reasoning budget (mean tokens of trace and answer)"
     axes.set(xlabel=xlabel, ylabel="share, 95 % interval", ylim=(-0.02, 1.02))
     axes.set_title("Accuracy and cost by reasoning budget")
-    legend_below(axes)
-    axes.get_legend().set_bbox_to_anchor((0.5, -0.2))  # type: ignore[union-attr]
+    axes.legend()
 
 
 @run_figure(
@@ -113,4 +112,4 @@ def variance_of_questions(axes: Axes, run: FigureData) -> None:
     axes.axhline(0, color=GREY, linewidth=0.8)
     axes.set(xlabel="variance of the answers after one trace", ylabel="variance between traces")
     axes.set_title(f"Variance between traces and after one trace (n = {len(x)})")
-    legend_below(axes)
+    axes.legend()

@@ -108,11 +108,8 @@ def wrap_words(fig: Figure) -> None:
         for label, length in ((axes.xaxis.label, width), (axes.yaxis.label, height)):
             label.set_text(textwrap.fill(label.get_text(), int(10 * length)))
         if legend := axes.get_legend():
-            handles, words = axes.get_legend_handles_labels()
-            if words != (shown := [text.get_text() for text in legend.get_texts()]):
-                handles, words = [each for each in legend.legend_handles if each], shown
             legend.remove()
-            legend_outside(fig, handles, words)
+            legend_outside(fig, *axes.get_legend_handles_labels())
 
 
 def band(colour: str, opacity: float = 0.2) -> dict[str, Any]:
@@ -190,18 +187,3 @@ def legend_outside(fig: Figure, handles: Sequence[Any], words: Sequence[str]) ->
     if label := fig.get_supxlabel():  # empty lines keep the place of the legend free
         fig.supxlabel(label + "\n " * (math.ceil(len(words) / columns) + 1), fontsize=10)
     return legend
-
-
-def legend_below(axes: Axes, *entries: Any, columns: int = 4, enlarged: float = 1, fontsize: float = 9) -> Legend:
-    """Add a legend under the axis label, outside of the data, of all ``entries`` (handles and labels, if given), with
-    markers ``enlarged``; return it.
-    """
-    return axes.legend(
-        *entries,
-        loc="upper center",
-        bbox_to_anchor=(0.5, -0.14),
-        ncols=columns,
-        fontsize=fontsize,
-        frameon=False,
-        markerscale=enlarged,
-    )

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from robust_eval.metric.uncertainty_metric import SCORES
 from robust_eval.plot.colours import BLUE, GREY, INKS, QUALITATIVE, RED
 from robust_eval.plot.figure_registry import run_figure
-from robust_eval.plot.style import legend_below, legend_outside, panels
+from robust_eval.plot.style import legend_outside, panels
 from robust_eval.runs.figure_data import FigureData
 from robust_eval.stats.interval import Floats, wilson
 from robust_eval.stats.uncertainty import calibration_bins, risk_coverage
@@ -64,7 +64,7 @@ def risk_by_coverage(axes: Axes, run: FigureData) -> None:
     axes.set(xlim=(0, 1), ylim=(0, 1.02))
     sizes = sorted({len(verdicts) for _, verdicts in judged.values()})
     axes.set_title(f"Risk against coverage (n = {' to '.join(map(str, dict.fromkeys((sizes[0], sizes[-1]))))})")
-    legend_below(axes, columns=2)
+    axes.legend()
 
 
 @run_figure(
@@ -85,7 +85,7 @@ def reliability_diagram(axes: Axes, run: FigureData) -> None:
         axes.errorbar(bins.probability, bins.accuracy, yerr=whiskers, capsize=3, **style)
     axes.set(xlabel="mean probability", ylabel="share of right answers, 95 % interval", xlim=(0, 1), ylim=(0, 1.02))
     axes.set_title("Reliability diagram")
-    legend_below(axes)
+    axes.legend()
 
 
 @run_figure(
