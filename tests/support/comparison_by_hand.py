@@ -137,7 +137,7 @@ class Page(HTMLParser):
             self.tables[-1][-1].append("")
         elif tag in ("h1", "h2", "summary"):
             self.headings.append("")
-        elif tag == "small":
+        elif tag == "small" and {"td", "th"} & set(self.open):
             self.tables[-1][-1][-1] += " ("
         elif tag == "div" and "td" in self.open:
             self.tables[-1][-1][-1] += " "
@@ -147,7 +147,7 @@ class Page(HTMLParser):
 
     def handle_endtag(self, tag):
         assert self.open.pop() == tag
-        if tag == "small":
+        if tag == "small" and {"td", "th"} & set(self.open):
             self.tables[-1][-1][-1] += ")"
 
     def handle_data(self, data):

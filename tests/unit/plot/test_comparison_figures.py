@@ -63,7 +63,7 @@ def maps(canvas, grid=GRID, **facts):
     """Draw maps of so many facts each, which all break at 1; return the panels."""
     broken = {name: most_robust_first(np.full((n, len(grid)), 0.5), np.ones(n), grid) for name, n in facts.items()}
     plot.accuracy_by_fact(canvas.axes[0], broken, "title")
-    canvas.canvas.draw()
+    canvas.draw_without_rendering()
     return [axes for axes in canvas.axes if axes.get_title()]
 
 
