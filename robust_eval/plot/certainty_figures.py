@@ -35,12 +35,10 @@ _HATCHES = ("", "///", "...", "xxx")
 def entropy_histogram(axes: Axes, entropies: Mapping[str, ArrayLike], max_entropy: float) -> None:
     """Draw the histogram of the entropy of each question in nats, by model, on common bins (Fig. 1).
 
-    The figure grows by a line of the legend for each model, which counts the questions with an entropy. ValueError for
-    an entropy beyond ``max_entropy``, such as ln K for K choices.
+    The figure grows by a line of the legend for each model, which counts the questions with an entropy, at most
+    ``max_entropy``, such as ln K for K choices.
     """
-    defined = [
-        values[~np.isnan(values)] for values in (_rounded(entropy, max_entropy) for entropy in entropies.values())
-    ]
+    defined = [values[~np.isnan(values)] for values in map(_rounded, entropies.values())]
     axes.hist(
         defined,
         bins=_edges(max_entropy).tolist(),
@@ -154,24 +152,17 @@ def by_category(
     fig.supylabel("error rate", fontsize=10)
 
 
-def _rounded(values: ArrayLike, maximum: float) -> Floats:
-    rounded = np.round(np.asarray(values, dtype=float), _DECIMALS)
-    if np.any((rounded < 0) | (rounded > _edges(maximum)[-1])):
-        raise ValueError(f"values must be between 0 and {maximum:g}: {np.nanmin(rounded):g} to {np.nanmax(rounded):g}")
-    return rounded
+def _rounded(values: ArrayLike) -> Floats:
+    return np.round(np.asarray(values, dtype=float), _DECIMALS)
 
 
 def _edges(maximum: float) -> Floats:
-    if not maximum > 0:
-        raise ValueError(f"the largest entropy must be above 0, not {maximum:g}")
-    return np.round(np.linspace(0, maximum, BINS + 1), _DECIMALS)
+    return _rounded(np.linspace(0, maximum, BINS + 1))
 
 
 def _table(entropy: ArrayLike, error_rate: ArrayLike, max_entropy: float) -> tuple[Floats, NDArray[np.bool_]]:
     """Return the numbers of questions by entropy (rows) and error rate (columns); a mask of those with both."""
-    entropies, errors = _rounded(entropy, max_entropy), _rounded(error_rate, 1)
-    if entropies.shape != errors.shape:
-        raise ValueError(f"each question has an entropy and an error rate: {entropies.shape}, {errors.shape}")
+    entropies, errors = _rounded(entropy), _rounded(error_rate)
     is_defined = ~np.isnan(entropies) & ~np.isnan(errors)
     table, _, _ = np.histogram2d(entropies[is_defined], errors[is_defined], [_edges(max_entropy), _edges(1)])
     return table, is_defined

@@ -236,8 +236,6 @@ def certainty_bins(axes: Axes, certainty_from: ArrayLike, right: ArrayLike, wron
     """
     start, hits, misses = (np.asarray(values, dtype=float) for values in (certainty_from, right, wrong))
     replies = hits.sum() + misses.sum()
-    if replies == 0:
-        raise ValueError("there are no replies")
     at, width = start + 0.05 * BIN, 0.9 * BIN
     axes.bar(at, hits / replies, width, align="edge", color=BLUE, linewidth=0, label="right")
     errors = axes.bar(at, misses / replies, width, hits / replies, align="edge", color=RED, linewidth=0, label="wrong")

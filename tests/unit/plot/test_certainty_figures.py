@@ -8,7 +8,6 @@ from robust_eval.plot import certainty_figures as plot
 from robust_eval.plot.style import figure
 from robust_eval.stats.entropy import entropy_of
 
-NAN = math.nan
 MOST = math.log(5)
 
 
@@ -36,23 +35,6 @@ def test_rounding_does_not_decide_in_which_bin_an_error_rate_lies(right):
     rates = [1 - right / 20, (20 - right) / 20, sum([1 / 20] * (20 - right))]
     with figure() as (_, axes):
         assert drawn_counts(axes, [0.5] * 3, rates) == {(3, min(9, (20 - right) // 2)): 3}
-
-
-@pytest.mark.parametrize(("entropy", "error"), [([2.0], [0.5]), ([-0.1], [0.5]), ([0.5], [1.1]), ([0.5], [-0.1])])
-def test_values_outside_their_range_are_refused(entropy, error):
-    with figure() as (_, axes), pytest.raises(ValueError, match="values must be between 0 and"):
-        error_against_entropy(axes, entropy, error, MOST)
-
-
-def test_an_entropy_beyond_the_greatest_is_refused_in_the_histogram():
-    with figure() as (_, axes), pytest.raises(ValueError, match=r"between 0 and 0\.69.*: 0\.1 to 0\.7"):
-        plot.entropy_histogram(axes, {"small": [0.1, 0.7, NAN]}, math.log(2))
-
-
-@pytest.mark.parametrize("most", [0.0, -1.0, NAN])
-def test_the_greatest_entropy_is_above_zero(most):
-    with figure() as (_, axes), pytest.raises(ValueError, match="largest entropy"):
-        error_against_entropy(axes, [0.0], [0.0], most)
 
 
 @pytest.mark.parametrize(
