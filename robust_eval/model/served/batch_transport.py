@@ -5,7 +5,6 @@ them again. A batch whose id was never received has a mark.
 """
 
 import logging
-import random
 import tempfile
 import time
 from collections import Counter
@@ -404,7 +403,7 @@ class BatchTransport:
 
     def _until_answered(self, ask: Callable[[BatchService], Awaitable[Result]]) -> Result:
         """Return the result of a call of the batch service after retries; raises OutageError if they are used up."""
-        generator, outage, shortest = random.Random(0), 0.0, self._poll_seconds / POLL_RATIO
+        outage, shortest = 0.0, self._poll_seconds / POLL_RATIO
         for attempt in range(self.settings.retries + 1):
             try:
                 return self._at_service(ask)
@@ -412,7 +411,7 @@ class BatchTransport:
                 last = problem
                 if problem.kind not in AGAIN:
                     break
-                wait = min(backoff(attempt, problem.retry_after, generator), max(shortest, problem.retry_after or 0))
+                wait = min(backoff(attempt, problem.retry_after), max(shortest, problem.retry_after or 0))
                 outage = self._outage(problem, outage + wait)
                 time.sleep(wait)
         raise OutageError(f"{self.settings.server} accepts no batch: {last}; the answers so far are in the store")

@@ -91,6 +91,8 @@ class Capabilities:
     """Without a temperature parameter: a reasoning effort is accepted, and an unknown one refused."""
     structured: str = ""
     """Means to restrict replies to letters: grammar | schema | unsupported; empty: not probed."""
+    continuation: str = ""
+    """Means to continue a partial answer: its token ids | its text | an assistant message; empty: not probed."""
 
     @property
     def faithful(self) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mappin
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from robust_eval.error import OutageError, UserError
 from robust_eval.model.base import (
@@ -35,15 +35,8 @@ from robust_eval.model.served.draw_watch import (
     repeats_itself,
     without_logprobs,
 )
-from robust_eval.model.served.exact.continuation import (
-    Ask,
-    Continuation,
-    LogprobRequest,
-    LogprobSettings,
-    find_continuation,
-    no_continuation,
-)
-from robust_eval.model.served.exact.exact_answers import LogprobClient, exact_reply
+from robust_eval.model.served.exact.continuation import LogprobClient, LogprobRequest, checked, find_method
+from robust_eval.model.served.exact.exact_answers import exact_reply
 from robust_eval.model.served.limits.rate_limiter import MAX_BATCHED, EndedError, LocalRateLimiter, RateLimiter
 from robust_eval.model.served.limits.retries import Attempts, Patience
 from robust_eval.model.served.probe import CACHE, REASONING_LIMIT, SHORT, Capabilities, daily_cache_key, probe
@@ -65,7 +58,6 @@ _MAX_QUEUED = 500  # replies that wait for the store: a fast server would fill t
 _POLL_SECONDS = 0.01
 _GATHER_SECONDS = 0.02  # replies of so many seconds are stored together, in a fraction of the time
 _TASKS_PER_REQUEST = 4  # tasks for each concurrent request: those that wait for a retry delay no other
-Result = TypeVar("Result")
 
 
 class ServedModel(LanguageModel):
@@ -84,8 +76,6 @@ class ServedModel(LanguageModel):
         if poll_seconds is not None:
             self._batches = BatchTransport(settings, key, self._attempts, self.spending, self._intake, poll_seconds)
         self._capabilities: Capabilities | None = None
-        self._continuation: Continuation | None = None
-        self._finding = asyncio.Lock()
         self._watch: DrawWatch | None = None
         self._drawn_as_at: float | None = None
 
@@ -107,8 +97,9 @@ class ServedModel(LanguageModel):
         can = self._capabilities_for(requests)
         if reason := refusal(self.settings, can, requests):
             raise UserError(reason)
-        if begun := next((request for request in enumerated if request.matcher), None):
-            run_sync(partial(self._find_continuation, begun))
+        begun = next((request for request in enumerated if request.matcher), None)
+        if begun is not None and not can.continuation:
+            self._capabilities = replace(can, continuation=run_sync(partial(self._find_continuation, begun)))
 
     def _capabilities_for(self, requests: Sequence[Request]) -> Capabilities:
         """Return the capabilities that these requests need; the restriction of replies is probed if one needs it."""
@@ -128,55 +119,37 @@ class ServedModel(LanguageModel):
 
             return await find_restriction(ask, self.settings.server)
 
-    async def _find_continuation(self, request: Request) -> None:
+    async def _find_continuation(self, request: Request) -> str:
+        server = self.settings.server
         async with self.settings.openai_service(self._key) as service, self._probing() as patience:
             self.limiter.begin()
             try:
-                await self._continuation_of(service, request, patience)
+                method = await find_method(
+                    self._logprob_client(service, request, patience.answer), request.prompt, server
+                )
             except (UnansweredError, EndedError) as problem:
-                raise OutageError(f"{self.settings.server} failed while continuations were tested: {problem}") from None
+                raise OutageError(f"{server} failed while continuations were tested: {problem}") from None
+        log.info("%s: sampler=exact continues a partial answer from %s", server, method)
+        return method
 
-    async def _continuation_of(
-        self, service: Service, request: Request, patience: Patience | None = None
-    ) -> Continuation | None:
-        """Return the served model's method to continue an answer, tested once; None if none is needed. Raises UserError
-        if the server has none, and UnansweredError.
-        """
-        if self._continuation is None and request.matcher is not None:
-            client = self._logprob_client(service, request, patience)
-            continuation, reason = await find_continuation(client.ask, client.settings, request.prompt)
-            if continuation is None:
-                raise UserError(no_continuation(self.settings.server, reason))
-            log.info("%s: sampler=exact continues a partial answer from %s", self.settings.server, continuation.method)
-            self._continuation = continuation
-        return self._continuation
-
-    def _logprob_client(self, service: Service, request: Request, patience: Patience | None = None) -> LogprobClient:
-        """Return the served model's client for probabilities of answers to a request; in a probe, with ``patience``."""
+    def _logprob_client(self, service: Service, request: Request, repeated: Callable[..., Any]) -> LogprobClient:
+        """Return the served model's client for probabilities of answers to a request, with these retries."""
         can, chat = self._can, self.settings.chat
         about = prompt_tokens(request.prompt, chat)
-        body = truncation(self.settings, can) | extra_body(self.settings)
-
-        async def repeated(once: Callable[[], Coroutine[Any, Any, Result]], name: object) -> Result:
-            if patience is not None:
-                return await patience.answer(once)
-            return await self._attempts.until_answered(once, name, time.monotonic())
 
         async def positions(sent: LogprobRequest) -> ServiceResponse:
+            async def ask() -> ServiceResponse:
+                return checked(await service.ask_top_tokens(sent.path, sent.body), can)
+
             tokens = about + sent.depth, sent.completion_tokens
-            return await repeated(
-                partial(self._attempts.in_turn, *tokens, partial(sent.to, service)), (request.item, sent.body)
-            )
+            response: ServiceResponse = await repeated(partial(self._attempts.in_turn, *tokens, ask))
+            return response
 
         async def root(path: str, body: Mapping[str, Any]) -> Any:
-            return await repeated(lambda: self._attempts.in_time(service.ask_root(path, body)), (request.item, path))
+            return await repeated(lambda: self._attempts.in_time(service.ask_root(path, body)))
 
-        return LogprobClient(
-            Ask(positions, root),
-            LogprobSettings(chat, can.system_role, body, can.limit, can.top_logprobs, can.whole_vocabulary, can.greedy),
-            partial(request_body, self.settings, can),
-            can.choices,
-        )
+        body = truncation(self.settings, can) | extra_body(self.settings)
+        return LogprobClient(can, chat, body, partial(request_body, self.settings, can), positions, root)
 
     def temperatures(self, highest: float) -> Temperatures:
         """Return the supported temperatures, by the settings or else by a probe."""
@@ -371,12 +344,11 @@ class ServedModel(LanguageModel):
 
     async def _answer(self, service: Answering, call: Call, give: Callable[[Reply], None]) -> None:
         """Send one call to the served model and pass on its answers; those that fail after all retries are errors."""
-        name = call.request.item, call.temperature, call.trials
         left = call.trials
         while left:
             try:
                 once = partial(self._once, service, call._replace(trials=left))
-                answers = await self._attempts.until_answered(once, name, time.monotonic())
+                answers = await self._attempts.until_answered(once)
             except EndedError:
                 return
             except UnansweredError as problem:
@@ -391,13 +363,8 @@ class ServedModel(LanguageModel):
         """Compute the probabilities of the served model's answers to a request and pass them on, or an error."""
         request = call.request
         try:
-            async with self._finding:
-                continuation = await self._continuation_of(service, request)
-            reply = await exact_reply(request, self._logprob_client(service, request), continuation)
+            reply = await exact_reply(request, self._logprob_client(service, request, self._attempts.until_answered))
         except EndedError:
-            return
-        except UserError as reason:
-            self._attempts.end_here(reason)
             return
         except UnansweredError as problem:
             outcome = self._intake.failure(request, problem)

@@ -12,8 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from robust_eval.error import UserError
+from robust_eval.model.base import Call
 from robust_eval.model.logprobs import fault
-from robust_eval.model.served.transport.service import CHAT, PLAIN, Service, ServiceResponse, UnansweredError
+from robust_eval.model.served.exact.topk_tree import TopKCoverage
+from robust_eval.model.served.probe import Capabilities
+from robust_eval.model.served.transport.service import CHAT, PLAIN, ServiceResponse, UnansweredError
 from robust_eval.model.served.transport.token_logprobs import Position, TopKToken, logprob_fields
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime.text import number
@@ -28,123 +32,88 @@ MAX_CHARACTER_TOKENS = 4
 """Maximum number of tokens of a character: a server may omit one that has no text yet."""
 
 
-@dataclass(frozen=True)
-class LogprobSettings:
-    """Settings of all requests for log-probabilities: the ``body`` without the prompt, the name of the length
-    ``limit``, and the numbers of log-probabilities.
-    """
-
-    chat: bool
-    system_role: bool
-    body: Mapping[str, Any]
-    limit: str
-    top_logprobs: int
-    whole_vocabulary: bool
-    greedy: bool
-
-    def prompt_fields(self, prompt: Prompt) -> tuple[str, dict[str, Any]]:
-        """Return the path of a request for a prompt, and the fields of its body."""
-        if self.chat:
-            return CHAT, {"messages": prompt.messages(self.system_role)}
-        return PLAIN, {"prompt": prompt.text()}
-
-    def request(
-        self, path: str, fields: Mapping[str, Any], levels: int, extra: Mapping[str, Any], depth: int
-    ) -> "LogprobRequest":
-        """Return a request for ``levels`` tokens of the likeliest continuation, after ``depth`` answer tokens."""
-        levels = levels if self.greedy else 1
-        body = {
-            **self.body,
-            "temperature": 0.0 if self.greedy else 1.0,
-            **logprob_fields(path == CHAT, self.top_logprobs),
-            self.limit if path == CHAT or not self.chat else "max_tokens": levels,
-            **fields,
-            **extra,
-        }
-        return LogprobRequest(self, path, body, depth, levels)
-
-
 class LogprobRequest(NamedTuple):
     """Request for log-probabilities ``depth`` tokens after the prompt: path, body, and number of completion tokens."""
 
-    settings: LogprobSettings
     path: str
     body: Mapping[str, Any]
     depth: int
     completion_tokens: int
 
-    async def to(self, service: Service) -> ServiceResponse:
-        """Send the request; raises UnansweredError, also for invalid log-probabilities."""
-        response = await service.ask_top_tokens(self.path, self.body)
-        pairs = zip(response.positions, response.choices, strict=True)
-        return response._replace(positions=[_checked(places, choice.text, self.settings) for places, choice in pairs])
 
+@dataclass(frozen=True)
+class LogprobClient:
+    """Client of a server for log-probabilities, with rate limits and retries.
 
-class Ask(NamedTuple):
-    """Rate-limited requests for continuations with retries; both raise UnansweredError.
-
-    ``positions`` returns tokens, ``root`` sends a body to a path of the server's root.
+    ``body`` is that of all requests for continuations without the prompt, ``draw_body`` that of a call for draws.
+    ``positions`` returns tokens, ``root`` sends a body to a path of the server's root; both raise UnansweredError.
     """
 
+    can: Capabilities
+    chat: bool
+    body: Mapping[str, Any]
+    draw_body: Callable[[Call], Mapping[str, Any]]
     positions: Callable[[LogprobRequest], Awaitable[ServiceResponse]]
     root: Callable[[str, Mapping[str, Any]], Awaitable[Any]]
 
+    @property
+    def coverage(self) -> TopKCoverage:
+        """Coverage of each position's distribution by its top-k tokens."""
+        return TopKCoverage(self.can.top_logprobs, self.can.whole_vocabulary)
 
-class AnswerStart(NamedTuple):
-    """Prompt of the answers to continue, with its token ids if these are sent."""
+    def prompt_fields(self, prompt: Prompt) -> tuple[str, dict[str, Any]]:
+        """Return the path of a request for a prompt, and the fields of its body."""
+        if self.chat:
+            return CHAT, {"messages": prompt.messages(self.can.system_role)}
+        return PLAIN, {"prompt": prompt.text()}
 
-    prompt: Prompt
-    ids: list[int] | None
+    def request(self, path: str, fields: Mapping[str, Any], levels: int, depth: int = 0) -> LogprobRequest:
+        """Return a request for ``levels`` tokens of the likeliest continuation, after ``depth`` answer tokens."""
+        levels = levels if self.can.greedy else 1
+        body = {
+            **self.body,
+            "temperature": 0.0 if self.can.greedy else 1.0,
+            **logprob_fields(path == CHAT, self.can.top_logprobs),
+            self.can.limit if path == CHAT or not self.chat else "max_tokens": levels,
+            **fields,
+        }
+        return LogprobRequest(path, body, depth, levels)
 
 
 @dataclass(frozen=True)
 class Continuation:
-    """Method to continue an answer: by token ids, as a text, or as a message of the assistant."""
+    """Continuation of the answers to one prompt: by token ids, as a text, or as a message of the assistant.
 
+    ``ids`` are the token ids of the prompt if the method sends them.
+    """
+
+    client: LogprobClient
     method: str
-    settings: LogprobSettings
+    prompt: Prompt
+    ids: Sequence[int] = ()
 
-    async def start(self, ask: Ask, prompt: Prompt) -> AnswerStart:
-        """Return the start of answers: the prompt, with token ids if the method needs them; raises UnansweredError."""
-        if self.method != IDS:
-            return AnswerStart(prompt, None)
-        if not self.settings.chat:
-            return AnswerStart(prompt, await _ids(ask, {"prompt": prompt.text(), "content": prompt.text()}))
-        messages = {"messages": prompt.messages(self.settings.system_role), "add_generation_prompt": True}
-        try:
-            return AnswerStart(prompt, await _ids(ask, messages, special=False))
-        except UnansweredError as problem:
-            if problem.kind != "wrong":
-                raise
-        reply = await ask.root("/apply-template", messages)
-        written = reply.get("prompt") if isinstance(reply, Mapping) else None
-        if not isinstance(written, str):
-            raise UnansweredError("wrong", "/apply-template returns no prompt")
-        return AnswerStart(prompt, await _ids(ask, {"prompt": written, "content": written}))
-
-    def request(self, start: AnswerStart, path: Sequence[TopKToken], levels: int) -> LogprobRequest | None:
+    def request(self, path: Sequence[TopKToken], levels: int) -> LogprobRequest | None:
         """Return the request for ``levels`` tokens of the likeliest continuation of a prefix; None if the prefix has
         no text or id.
         """
-        settings = self.settings
         if self.method == IDS:
-            assert start.ids is not None
             ids = [token.id for token in path]
             if None in ids:
                 return None
-            return settings.request(PLAIN, {"prompt": [*start.ids, *ids]}, levels, {}, len(path))
+            return self.client.request(PLAIN, {"prompt": [*self.ids, *ids]}, levels, len(path))
         if any(token.unnamed for token in path):
             return None
         try:
             written = b"".join(token.text for token in path).decode()
         except UnicodeDecodeError:
             return None
-        where, fields = settings.prompt_fields(start.prompt)
+        where, fields = self.client.prompt_fields(self.prompt)
         if self.method == TEXT:
-            return settings.request(PLAIN, {"prompt": fields["prompt"] + written}, levels, {}, len(path))
-        extra = {"messages": [*fields["messages"], {"role": "assistant", "content": written}]} if path else {}
-        options = {"add_generation_prompt": False, "continue_final_message": True} if path else {}
-        return settings.request(where, fields, levels, extra | options, len(path))
+            fields["prompt"] += written
+        elif path:
+            fields["messages"] = [*fields["messages"], {"role": "assistant", "content": written}]
+            fields |= {"add_generation_prompt": False, "continue_final_message": True}
+        return self.client.request(where, fields, levels, len(path))
 
     def positions(self, response: ServiceResponse, path: Sequence[TopKToken], prompt_tokens: int) -> list[Position]:
         """Return the positions that continue a prefix; none if the server split the prefix differently.
@@ -156,18 +125,54 @@ class Continuation:
         return whole_positions(response.positions[0], response.completion_tokens)
 
 
-def _checked(positions: Sequence[Position], text: str, settings: LogprobSettings) -> list[Position]:
-    """Return a continuation's positions with the requested number of log-probabilities; raises UnansweredError for
-    fewer, or for invalid ones. A text of a part of a character has no position.
+async def start_continuation(client: LogprobClient, method: str, prompt: Prompt) -> Continuation:
+    """Return the continuation of answers to a prompt, with its token ids if the method needs them; raises
+    UnansweredError.
     """
-    if not positions and text.strip("\ufffd"):
+    return Continuation(client, method, prompt, await _prompt_ids(client, prompt) if method == IDS else ())
+
+
+async def _prompt_ids(client: LogprobClient, prompt: Prompt) -> list[int]:
+    if not client.chat:
+        return await _ids(client, {"prompt": prompt.text(), "content": prompt.text()})
+    messages = {"messages": prompt.messages(client.can.system_role), "add_generation_prompt": True}
+    try:
+        return await _ids(client, messages, special=False)
+    except UnansweredError as problem:
+        if problem.kind != "wrong":
+            raise
+    reply = await client.root("/apply-template", messages)
+    written = reply.get("prompt") if isinstance(reply, Mapping) else None
+    if not isinstance(written, str):
+        raise UnansweredError("wrong", "/apply-template returns no prompt")
+    return await _ids(client, {"prompt": written, "content": written})
+
+
+async def _ids(client: LogprobClient, fields: Mapping[str, Any], special: bool = True) -> list[int]:
+    reply = await client.root("/tokenize", {**fields, "add_special": special, "add_special_tokens": special})
+    ids = reply.get("tokens") if isinstance(reply, Mapping) else None
+    if not isinstance(ids, list) or not ids or not all(type(each) is int for each in ids):
+        raise UnansweredError("wrong", "/tokenize returns no token ids")
+    return ids
+
+
+def checked(response: ServiceResponse, can: Capabilities) -> ServiceResponse:
+    """Return a response whose positions have the requested number of log-probabilities; raises UnansweredError for
+    fewer, or for invalid ones.
+    """
+    pairs = zip(response.positions, response.choices, strict=True)
+    return response._replace(positions=[_checked(positions, choice.text, can) for positions, choice in pairs])
+
+
+def _checked(positions: Sequence[Position], text: str, can: Capabilities) -> list[Position]:
+    if not positions and text.strip("\ufffd"):  # a text of a part of a character has no position
         raise UnansweredError("garbled", NO_LOGPROBS)
     checked = []
     for place, position in enumerate(positions):
-        largest = list(position.largest[: settings.top_logprobs])  # some servers add the drawn one
+        largest = list(position.largest[: can.top_logprobs])  # some servers add the drawn one
         values = [token.logprob for token in largest]
-        few = settings.whole_vocabulary or any(token.unnamed for token in largest)
-        needed = 1 if few else max(1, settings.top_logprobs // 2)
+        few = can.whole_vocabulary or any(token.unnamed for token in largest)
+        needed = 1 if few else max(1, can.top_logprobs // 2)
         if not largest and place:
             break  # some servers omit the token that ends an answer
         if wrong := fault([position.chosen.logprob], [values], 1, needed):
@@ -185,67 +190,47 @@ def whole_positions(positions: Sequence[Position], tokens: int) -> list[Position
     return list(itertools.takewhile(lambda position: position.chosen.text.isascii(), positions))
 
 
-def no_continuation(server: str, reason: str) -> str:
-    """Return the message that a server cannot continue an answer, with alternatives."""
-    return (
-        f"given the beginning of its own answer, {server} does not continue it as before ({reason}), which "
-        "sampler=exact needs for free text: choose sampler=temperature_sweep, or model.prompt_style=plain with a "
-        "server that accepts token ids (llama.cpp, vLLM)"
-    )
-
-
-async def _ids(ask: Ask, fields: Mapping[str, Any], special: bool = True) -> list[int]:
-    begins = {"add_special": special, "add_special_tokens": special}
-    reply = await ask.root("/tokenize", {**fields, **begins})
-    ids = reply.get("tokens") if isinstance(reply, Mapping) else None
-    if not isinstance(ids, list) or not ids or not all(type(each) is int for each in ids):
-        raise UnansweredError("wrong", "/tokenize returns no token ids")
-    return ids
-
-
-async def find_continuation(ask: Ask, settings: LogprobSettings, prompt: Prompt) -> tuple[Continuation | None, str]:
-    """Return the surest method of continuation that reproduces a plain answer to this prompt, or None and the reason.
-
-    Raises UnansweredError for a fault of the server.
+async def find_method(client: LogprobClient, prompt: Prompt, server: str) -> str:
+    """Return the surest method of continuation that reproduces a plain answer to this prompt; UserError if there is
+    none. Raises UnansweredError for a fault of the ``server``.
     """
-    path, fields = settings.prompt_fields(prompt)
-    plain = await ask.positions(settings.request(path, fields, MAX_COMPARED, {}, 0))
+    path, fields = client.prompt_fields(prompt)
+    plain = await client.positions(client.request(path, fields, MAX_COMPARED))
     plain_positions = whole_positions(plain.positions[0], plain.completion_tokens)
     reasons = []
-    for method in (IDS, MESSAGE if settings.chat else TEXT):
+    for method in (IDS, MESSAGE if client.chat else TEXT):
         if method == IDS and any(position.chosen.id is None for position in plain_positions):
             reasons.append(f"{method}: the server returns none")
             continue
-        continuation = Continuation(method, settings)
         try:
-            reason = await _differs(ask, continuation, prompt, plain_positions, plain.prompt_tokens)
+            reason = await _differs(client, method, prompt, plain_positions, plain.prompt_tokens)
         except UnansweredError as problem:
             if problem.kind not in ("wrong", "filtered", "fatal"):
                 raise
             reason = str(problem)
         if reason is None:
-            return continuation, ""
+            return method
         reasons.append(f"{method}: {reason}")
-    return None, "; ".join(reasons)
+    raise UserError(
+        f"given the beginning of its own answer, {server} does not continue it as before ({'; '.join(reasons)}), which "
+        "sampler=exact needs for free text: choose sampler=temperature_sweep, or model.prompt_style=plain with a "
+        "server that accepts token ids (llama.cpp, vLLM)"
+    )
 
 
 async def _differs(
-    ask: Ask,
-    continuation: Continuation,
-    prompt: Prompt,
-    plain_positions: Sequence[Position],
-    prompt_tokens: int,
+    client: LogprobClient, method: str, prompt: Prompt, plain_positions: Sequence[Position], prompt_tokens: int
 ) -> str | None:
     """Return the difference between a method's continuation and a plain answer; None if there is none."""
-    if continuation.method != IDS and not prompt_tokens:
+    if method != IDS and not prompt_tokens:
         return "it does not count prompt tokens, which would show how it tokenizes the answer"
-    start = await continuation.start(ask, prompt)
+    continuation = await start_continuation(client, method, prompt)
     answer: list[TopKToken] = []
     compared = 0
     for position in plain_positions:
-        request = continuation.request(start, answer, MAX_CHARACTER_TOKENS)
+        request = continuation.request(answer, MAX_CHARACTER_TOKENS)
         if request is not None:
-            response = await ask.positions(request)
+            response = await client.positions(request)
             if positions := continuation.positions(response, answer, prompt_tokens):
                 compared += 1
                 if (difference := distance(positions[0], position)) > MAX_DISTANCE:

@@ -6,7 +6,7 @@ log-probabilities of their tokens.
 
 import asyncio
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -16,7 +16,6 @@ from robust_eval.answer import SERVED
 from robust_eval.model.base import (
     FURTHER_DRAWS,
     TOKENS_PER_PREFIX,
-    Call,
     Choices,
     Completion,
     EnumeratedAnswers,
@@ -28,7 +27,13 @@ from robust_eval.model.base import (
     normalize_to_accuracy,
 )
 from robust_eval.model.served.completions import completions
-from robust_eval.model.served.exact.continuation import NO_LOGPROBS, Ask, Continuation, LogprobRequest, LogprobSettings
+from robust_eval.model.served.exact.continuation import (
+    NO_LOGPROBS,
+    Continuation,
+    LogprobClient,
+    LogprobRequest,
+    start_continuation,
+)
 from robust_eval.model.served.exact.topk_tree import (
     CurveEstimate,
     Prefix,
@@ -50,23 +55,6 @@ MIN_RANGE = 0.5
 """Minimum range for which the change is tested."""
 
 
-@dataclass(frozen=True)
-class LogprobClient:
-    """Client of a server for exact answers: ``settings`` of all requests for log-probabilities, and the ``body`` and
-    maximum number of ``choices`` of those for draws.
-    """
-
-    ask: Ask
-    settings: LogprobSettings
-    body: Callable[[Call], Mapping[str, Any]]
-    choices: int
-
-    @property
-    def coverage(self) -> TopKCoverage:
-        """Coverage of each position's distribution by its top-k tokens."""
-        return TopKCoverage(self.settings.top_logprobs, self.settings.whole_vocabulary)
-
-
 class Draw(NamedTuple):
     """Answer that a server drew, with its positions."""
 
@@ -85,19 +73,19 @@ async def draw_answers(
         temperatures=tuple(temperatures),
         first_trial=trials.start,
         trials=len(trials),
-        top_logprobs=client.settings.top_logprobs,
+        top_logprobs=client.can.top_logprobs,
         enumeration=None,
     )
-    path, fields = client.settings.prompt_fields(request.prompt)
-    style = "chat" if client.settings.chat else "plain"
+    path, fields = client.prompt_fields(request.prompt)
+    style = "chat" if client.chat else "plain"
     answers: dict[float, list[Draw]] = {}
-    for call in calls(plain, client.choices):
+    for call in calls(plain, client.can.choices):
         left = call.trials
         while left:
             part = call._replace(trials=left)
             maximum = len(left) * request.max_new_tokens
-            body = {**client.body(part), **fields}
-            response = await client.ask.positions(LogprobRequest(client.settings, path, body, 0, maximum))
+            body = {**client.draw_body(part), **fields}
+            response = await client.positions(LogprobRequest(path, body, 0, maximum))
             new = completions(part, left, response, style)
             for draw in map(Draw, new, response.positions):
                 _refuse_change(root, draw.positions)
@@ -150,27 +138,19 @@ class Usage:
         self.names |= {column: name for column in SERVED if (name := getattr(response, column))}
 
 
-async def exact_reply(request: Request, client: LogprobClient, continuation: Continuation | None) -> Reply:
-    """Return the reply with the answers to a request, their probabilities, and the curve; raises UnansweredError.
-
-    The ``continuation`` expands prefixes of answers; a multiple-choice question, whose answer is one token, needs none.
-    """
-    enumeration, usage = request.enumeration, Usage()
+async def exact_reply(request: Request, client: LogprobClient) -> Reply:
+    """Return the reply with the answers to a request, their probabilities, and the curve; raises UnansweredError."""
+    enumeration, usage, positions = request.enumeration, Usage(), client.positions
     assert enumeration is not None
 
-    ask = client.ask
-
     async def counted(logprob_request: LogprobRequest) -> ServiceResponse:
-        response = await ask.positions(logprob_request)
+        response = await positions(logprob_request)
         usage.add(response)
         return response
 
-    client = replace(client, ask=ask._replace(positions=counted))
-    if enumeration.choices is not None:
-        answers, points = await choice_answers(request, enumeration, client)
-    else:
-        assert continuation is not None
-        answers, points = await _answers(request, enumeration, client, continuation)
+    client = replace(client, positions=counted)
+    compute = _answers if enumeration.choices is None else choice_answers
+    answers, points = await compute(request, enumeration, client)
     if not answers:
         raise UnansweredError("garbled", "the responses contain no answer")
     answers = [each if each.served_model else each._replace(**usage.names) for each in answers]
@@ -181,7 +161,7 @@ async def exact_reply(request: Request, client: LogprobClient, continuation: Con
 
 
 async def _answers(
-    request: Request, enumeration: Enumeration, client: LogprobClient, continuation: Continuation
+    request: Request, enumeration: Enumeration, client: LogprobClient
 ) -> tuple[list[Completion], CurveEstimate]:
     assert request.matcher is not None
     tree = TopKTree(
@@ -190,9 +170,10 @@ async def _answers(
         enumeration.temperatures,
         request.temperatures,
         client.coverage,
-        client.settings.chat,
+        client.chat,
     )
-    root = await _explore(tree, request, enumeration, client, continuation)
+    continuation = await start_continuation(client, client.can.continuation, request.prompt)
+    root = await _explore(tree, enumeration, continuation)
     bounds = tree.bounds
     distance = bounds.upper - bounds.lower
     points = CurveEstimate(tree.temperatures, bounds.lower, tree.likely, bounds.upper, distance)
@@ -211,7 +192,7 @@ async def _answers(
                     each.positions,
                     t,
                     tree.depth,
-                    client.settings.chat,
+                    client.chat,
                     each.completion.finish_reason == LENGTH,
                     is_right,
                 )
@@ -226,19 +207,16 @@ async def _answers(
     return list(_rows(request, tree, points, rows)), points
 
 
-async def _explore(
-    tree: TopKTree, request: Request, enumeration: Enumeration, client: LogprobClient, continuation: Continuation
-) -> Position:
+async def _explore(tree: TopKTree, enumeration: Enumeration, continuation: Continuation) -> Position:
     """Expand the most probable prefixes of answers, until the budget is used or the others are improbable; return the
     first position.
     """
-    start = await continuation.start(client.ask, request.prompt)
     prompt_tokens = 0
 
     async def expand(prefix: Prefix, levels: int) -> ServiceResponse | UnansweredError | EndedError | None:
-        logprob_request = continuation.request(start, prefix.tokens, levels)
+        logprob_request = continuation.request(prefix.tokens, levels)
         try:
-            return None if logprob_request is None else await client.ask.positions(logprob_request)
+            return None if logprob_request is None else await continuation.client.positions(logprob_request)
         except (UnansweredError, EndedError) as problem:  # the other requests are in flight, and are paid
             return problem
 
@@ -390,8 +368,7 @@ async def choice_answers(
     """Return the choices of a multiple-choice question, and the answer of no choice, with their probabilities."""
     choices = enumeration.choices
     assert choices is not None
-    path, fields = client.settings.prompt_fields(request.prompt)
-    response = await client.ask.positions(client.settings.request(path, fields, 1, {}, 0))
+    response = await client.positions(client.request(*client.prompt_fields(request.prompt), 1))
     if not response.positions[0]:
         raise UnansweredError("garbled", NO_LOGPROBS)
     root = response.positions[0][0]

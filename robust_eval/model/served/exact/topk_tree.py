@@ -30,18 +30,14 @@ _DIGITS = 8  # maximum number of decimals of a rounding server
 
 
 class TokenBounds(NamedTuple):
-    """Bounds on the probabilities of the K tokens that a server returns, and of all others together, at T temperatures.
+    """Probabilities of the K tokens that a server returns, and of all others together, at T temperatures.
 
-    ``lower`` and ``upper`` are (K, T), ``unseen_lower`` and ``unseen_upper`` (T,). ``likely`` (K, T) and
-    ``unseen_likely`` (T,) lie between them, and sum to 1 over all tokens.
+    ``lower`` (K, T) are lower bounds. ``likely`` (K, T) and ``unseen_likely`` (T,) sum to 1 over all tokens.
     """
 
     lower: Floats
     likely: Floats
-    upper: Floats
-    unseen_lower: Floats
     unseen_likely: Floats
-    unseen_upper: Floats
 
 
 def precision(logprobs: Sequence[float]) -> float:
@@ -93,11 +89,11 @@ def unseen_sums(
 def token_bounds(
     logprobs: Sequence[float], temperatures: Sequence[float], vocabulary: int, error: float, largest: bool = True
 ) -> TokenBounds:
-    """Return bounds on the probability of each top-k token, and of all others together, at each temperature.
+    """Return the lower bound and the likely value of each top-k token's probability at each temperature.
 
-    The parameters are those of :func:`unseen_sums`. P_t of a token lies in [e^(sℓ) / (S + U_hi), e^(sℓ) / (S + U_lo)],
-    where S is the sum of e^(sℓ) over the seen tokens. The likely values use the geometric mean of the bounds of U_t,
-    which are equal at temperature 1.
+    The parameters are those of :func:`unseen_sums`. P_t of a token is at least e^(sℓ) / (S + U_hi), where S is the sum
+    of e^(sℓ) over the seen tokens. The likely values use the geometric mean of the bounds of U_t, which are equal at
+    temperature 1.
     """
     s = 1 / np.asarray(temperatures, dtype=float)
     listed = np.asarray(logprobs, dtype=float)
@@ -109,19 +105,10 @@ def token_bounds(
     total = terms.sum(axis=0)
     wider = np.exp(np.minimum(s * error, 700))
     # a numerator is among the terms of its sum: both are off by the same factor
-    other_terms = np.maximum(total - terms, 0)
-    lower = terms / wider / (terms / wider + other_terms * wider + high)
-    upper = terms * wider / (terms * wider + other_terms / wider + low)
+    lower = terms / wider / (terms / wider + np.maximum(total - terms, 0) * wider + high)
     likely_rest = np.sqrt(low * high)
     whole = total + likely_rest
-    return TokenBounds(
-        lower,
-        terms / whole,
-        np.minimum(upper, 1),
-        low / (low + total * wider),
-        likely_rest / whole,
-        np.minimum(high / (high + total / wider), 1),
-    )
+    return TokenBounds(lower, terms / whole, likely_rest / whole)
 
 
 class Resolved(NamedTuple):
@@ -154,7 +141,7 @@ class TopKCoverage:
     whole: bool = False
 
     def bounds(self, tokens: Sequence[TopKToken], temperatures: Sequence[float]) -> TokenBounds:
-        """Return bounds on the probabilities of the top-k tokens of one position, and of all others, by temperature."""
+        """Return the probabilities of the top-k tokens of one position, and of all others, by temperature."""
         logprobs = [token.logprob for token in tokens]
         largest = len(tokens) >= self.shown and not any(token.unnamed for token in tokens)
         vocabulary = self.shown if self.whole else DEFAULT_VOCABULARY_SIZE

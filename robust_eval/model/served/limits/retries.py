@@ -39,12 +39,11 @@ class Attempts:
         self._settings = settings
         self._idle: set[asyncio.Task[Any]] = set()  # tasks that wait for a permit or a retry
 
-    async def until_answered(self, once: Callable[[], Awaitable[Result]], name: object, began: float) -> Result:
+    async def until_answered(self, once: Callable[[], Awaitable[Result]]) -> Result:
         """Return the result of a request after retries; raises UnansweredError after the last one or if a retry is
-        useless, and EndedError if the run ends before. The ``name`` seeds the jitter of the back-off. The wait for
-        permits since ``began`` does not count towards the time limit.
+        useless, and EndedError if the run ends before. The wait for permits does not count towards the time limit.
         """
-        attempt, queued = 0, _queued.get()
+        attempt, queued, began = 0, _queued.get(), time.monotonic()
         while True:
             if self.ended:
                 raise EndedError(str(self.ended))
@@ -55,7 +54,7 @@ class Attempts:
                     self.end(f"{self._settings.server} refuses to answer: {problem}")
                 if self.ended and problem.kind != "filtered":
                     raise EndedError(str(self.ended)) from None
-                wait = backoff(attempt, problem.retry_after, random.Random(repr((name, attempt))), problem.longest_wait)
+                wait = backoff(attempt, problem.retry_after, problem.longest_wait)
                 seconds = time.monotonic() - began - (_queued.get() - queued) + wait
                 late = not self._settings.batch and seconds > self._settings.total_timeout
                 if problem.kind not in AGAIN or attempt >= self._settings.retries or late:
@@ -188,7 +187,7 @@ class Patience:
                 seconds = min(self._settings.timeout, max(self._limit - self._spent, MIN_TIMEOUT))
                 return await self._attempts.in_time(ask(), seconds)
             except UnansweredError as problem:
-                wait = backoff(attempt, problem.retry_after, random.Random(attempt), problem.longest_wait)
+                wait = backoff(attempt, problem.retry_after, problem.longest_wait)
                 if problem.kind != "busy":
                     self._spent += time.monotonic() - began + wait
                 if problem.kind not in AGAIN or attempt >= self._retries:
@@ -218,14 +217,17 @@ class Patience:
             await sleep(LOG_INTERVAL)
 
 
-def backoff(attempt: int, retry_after: float | None, generator: random.Random, longest: float = math.inf) -> float:
+_jitter = random.Random()
+
+
+def backoff(attempt: int, retry_after: float | None, longest: float = math.inf) -> float:
     """Return the back-off in seconds before a retry.
 
     The back-off is exponential with full jitter (M. Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog,
     2015): uniform between 0 and a bound that doubles with every attempt, from number 0, up to ``longest``. It is at
     least the server's ``retry_after`` with a little jitter, so that not all clients return at the same time.
     """
-    seconds = generator.uniform(0, min(longest, LONGEST_BACKOFF, FIRST_BACKOFF * 2 ** min(attempt, 10)))
+    seconds = _jitter.uniform(0, min(longest, LONGEST_BACKOFF, FIRST_BACKOFF * 2 ** min(attempt, 10)))
     if retry_after is None:
         return seconds
-    return max(seconds, retry_after + generator.uniform(0, FIRST_BACKOFF))
+    return max(seconds, retry_after + _jitter.uniform(0, FIRST_BACKOFF))

@@ -1,6 +1,5 @@
 import asyncio
 import math
-import random
 import selectors
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
@@ -310,7 +309,6 @@ class Load(NamedTuple):
 async def load(limit: Callable[[float], int], seconds: float, tasks: int) -> Load:
     """Tasks that ask for so long a server that refuses what is beyond its limit of the time."""
     pace = simulated_pace()
-    generator = random.Random(0)
     busy = 0
     times = []
 
@@ -332,7 +330,7 @@ async def load(limit: Callable[[float], int], seconds: float, tasks: int) -> Loa
         while True:
             attempt = 0
             while not await answered():
-                await asyncio.sleep(backoff(attempt, None, generator))
+                await asyncio.sleep(backoff(attempt, None))
                 attempt += 1
 
     asking = [asyncio.create_task(ask()) for _ in range(tasks)]
