@@ -9,18 +9,19 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TypeVar
 from uuid import uuid4
 
 from robust_eval.error import OutageError
-from robust_eval.model.base import Call, Completion, KeyValueStore, Reply, Request, TrialKey
+from robust_eval.model.base import Call, Completion, Item, KeyValueStore, Reply, Request, TrialKey, calls
 from robust_eval.model.served.background import run_sync
 from robust_eval.model.served.completions import Intake, by_prefix, request_body, unanswered
 from robust_eval.model.served.limits.retries import Attempts, backoff
+from robust_eval.model.served.openai import OpenAI
 from robust_eval.model.served.probe import Capabilities
-from robust_eval.model.served.service_settings import ServiceSettings
 from robust_eval.model.served.transport.batches import (
     MAX_BYTES,
     MAX_REQUESTS,
@@ -28,16 +29,13 @@ from robust_eval.model.served.transport.batches import (
     BatchNotes,
     BatchResult,
     BatchService,
-    PendingRequest,
     SentBatch,
-    conditions_of,
     line_name,
-    parse_line_name,
     request_name,
     results_in,
     to_line,
 )
-from robust_eval.model.served.transport.service import AGAIN, Service, UnansweredError
+from robust_eval.model.served.transport.service import AGAIN, Service, ServiceResponse, UnansweredError
 from robust_eval.model.workload import Spending, prompt_tokens
 
 log = logging.getLogger(__name__)
@@ -60,13 +58,7 @@ class BatchTransport:
     _capabilities: Capabilities
 
     def __init__(
-        self,
-        settings: ServiceSettings,
-        key: str | None,
-        attempts: Attempts,
-        spending: Spending,
-        intake: Intake,
-        poll_seconds: float,
+        self, settings: OpenAI, key: str | None, attempts: Attempts, spending: Spending, intake: Intake
     ) -> None:
         self.settings = settings
         self.spending = spending
@@ -74,10 +66,10 @@ class BatchTransport:
         self._key = key
         self._attempts = attempts
         self._intake = intake
-        self._poll_seconds = poll_seconds
-        self._pending: dict[str, PendingRequest] = {}
+        self._pending: dict[str, Request] = {}
+        self._received: dict[Item, set[TrialKey]] = {}
         self._in_flight: list[SentBatch] = []
-        self._tries: Counter[tuple[str, TrialKey]] = Counter()
+        self._tries: Counter[tuple[Item, TrialKey]] = Counter()
         self._max_requests = MAX_REQUESTS
         self._hold = 0
 
@@ -123,29 +115,28 @@ class BatchTransport:
     @cached_property
     def _service(self) -> Service:
         """Writer of requests in batch files and parser of responses, never connected; it takes 10 ms to make."""
-        return self.settings.openai_service(self._key)
+        return self.settings.service(self._key)
 
     def _resume(self, requests: Sequence[Request]) -> None:
         """Set the pending requests and the batches in flight that contain some of them."""
         identity = self.settings.identity()
-        self._pending = {
-            request_name(identity, each): PendingRequest(each, set(each.cached))
-            for each in sorted(requests, key=by_prefix)
-        }
-        self._in_flight = list(self._notes.in_flight(self._pending))
+        self._pending = {request_name(identity, each): each for each in sorted(requests, key=by_prefix)}
+        self._received = {each.item: set(each.cached) for each in requests}
+        self._in_flight = self._notes.in_flight(self._pending)
         for sent in self._in_flight:
-            for name, conditions in conditions_of(sent.names).items():
-                self._pending[name].in_flight |= conditions
-            sent.price = sum(self._max_price(call) for name in sent.names if (call := self._call(name)))
-            self.spending.reserved.append(sent.price)
+            self._reserve(sent)
         if self._in_flight:
             log.info("%s: waiting for the answers", _in_words(self._in_flight))
+
+    def _reserve(self, sent: SentBatch) -> None:
+        sent.price = sum(map(self._max_price, sent.calls.values()))
+        self.spending.reserved.append(sent.price)
 
     # ------------------------------------------------------------------------------------------------ the rounds
 
     def _all(self) -> Iterator[list[Reply]]:
         """Yield the answers of batches, until all requests are answered or the run ends."""
-        shortest = self._poll_seconds / POLL_RATIO
+        shortest = self.settings.poll_seconds / POLL_RATIO
         wait = outage = 0.0
         while True:
             if not self._hold or not self._in_flight:
@@ -155,7 +146,7 @@ class BatchTransport:
                 return
             yield []  # the progress bar shows the status
             time.sleep(wait)
-            wait = min(max(wait, shortest) * BACKOFF_FACTOR, self._poll_seconds)
+            wait = min(max(wait, shortest) * BACKOFF_FACTOR, self.settings.poll_seconds)
             for sent in list(self._in_flight):
                 try:
                     batch = self._at_service(partial(self._status, sent))
@@ -168,7 +159,7 @@ class BatchTransport:
                 outage = 0.0
                 if batch is not None and not batch.ended:
                     sent.progress = (
-                        f"batch {batch.id} {batch.status}: {batch.done:,} of {batch.total or len(sent.names):,}"
+                        f"batch {batch.id} {batch.status}: {batch.done:,} of {batch.total or len(sent.calls):,}"
                     )
                     continue
                 if batch is not None:
@@ -187,54 +178,56 @@ class BatchTransport:
         self._notes.end(sent)
         self._in_flight.remove(sent)
         self.spending.reserved.remove(sent.price)
-        for name, conditions in conditions_of(sent.names).items():
-            if name in self._pending:
-                self._pending[name].in_flight -= conditions
 
     # ---------------------------------------------------------------------------------------------- sending
 
     def _send(self) -> bool:
         """Send a batch of the pending requests that fit into one file and the budget; return True if there were any."""
-        names, lines, price = self._file()
-        if not names:
+        sent, lines = self._file()
+        if not sent.calls:
             return False
-        sent = SentBatch(uuid4().hex, None, names, price)
         self._notes.begin(sent)
         self._in_flight.append(sent)
-        self.spending.reserved.append(price)
-        for name, conditions in conditions_of(names).items():
-            self._pending[name].in_flight |= conditions
+        self._reserve(sent)
         file = self._until_answered(lambda service: service.upload(lines, sent.mark))
         batch = self._until_answered(partial(self._create, file, sent))
         sent.batch = batch.id
         self._notes.name(sent)
         self.sent += 1
-        sent.progress = f"batch {batch.id} sent: {len(names):,} requests"
-        log.info("batch %s: %s requests sent to %s", batch.id, f"{len(names):,}", self.settings.server)
+        sent.progress = f"batch {batch.id} sent: {len(sent.calls):,} requests"
+        log.info("batch %s: %s requests sent to %s", batch.id, f"{len(sent.calls):,}", self.settings.server)
         return True
 
-    def _file(self) -> tuple[list[str], bytes, float]:
-        """Return the names of the lines of a new batch file, the file, and its maximum cost."""
+    def _file(self) -> tuple[SentBatch, bytes]:
+        """Return a new batch of pending requests, and its file."""
         capabilities, service = self._capabilities, self._service
-        names: list[str] = []
-        lines: list[bytes] = []
-        size, total = 0, 0.0
-        for name, each in self._pending.items():
-            for call in each.calls(capabilities.choices):
-                price = self._max_price(call)
-                if not self.spending.allows(total + price):
-                    if not names and not self._in_flight:
-                        self._attempts.end_over_budget(f"{self.spending.spent:.4f} USD")
-                    return names, b"".join(lines), total
-                settings = request_body(self.settings, capabilities, call)
-                body = service.body(call.request.prompt, capabilities.system_role, settings)
-                line = to_line(line_name(name, call), service.path, body)
-                if len(names) == self._max_requests or size + len(line) > MAX_BYTES:
-                    return names, b"".join(lines), total
-                names.append(line_name(name, call))
-                lines.append(line)
-                size, total = size + len(line), total + price
-        return names, b"".join(lines), total
+        sent, lines = SentBatch(uuid4().hex, None, {}), list[bytes]()
+        size, price = 0, 0.0
+        for name, call in self._new_calls():
+            price += self._max_price(call)
+            if not self.spending.allows(price):
+                if not lines and not self._in_flight:
+                    self._attempts.end_over_budget(f"{self.spending.spent:.4f} USD")
+                break
+            settings = request_body(self.settings, capabilities, call)
+            body = service.body(call.request.prompt, capabilities.system_role, settings)
+            line = to_line(name, service.path, body)
+            size += len(line)
+            if len(lines) == self._max_requests or size > MAX_BYTES:
+                break
+            sent.calls[name] = call
+            lines.append(line)
+        return sent, b"".join(lines)
+
+    def _new_calls(self) -> Iterator[tuple[str, Call]]:
+        """Yield the calls for the answers that are neither received nor in flight, with the names of their lines."""
+        taken = {item: set(received) for item, received in self._received.items()}
+        for sent in self._in_flight:
+            for call in sent.calls.values():
+                taken[call.request.item].update((call.temperature, trial) for trial in call.trials)
+        for name, request in self._pending.items():
+            for call in calls(replace(request, cached=frozenset(taken[request.item])), self._capabilities.choices):
+                yield line_name(name, call), call._replace(request=request)
 
     def _max_tokens(self, call: Call) -> tuple[int, int]:
         about = prompt_tokens(call.request.prompt, self.settings.chat)
@@ -276,27 +269,23 @@ class BatchTransport:
             return
         self._hold = 0
         self._max_requests = MAX_REQUESTS
-        left, broken, unknown = set(sent.names), 0, -sent.other_lines
+        left, broken = dict(sent.calls), 0
         replies: list[Reply] = []
         for result in self._results(batch):
             if result is None:
                 broken += 1
-            elif result.name not in left:
-                unknown += 1
-            else:
-                left.discard(result.name)
-                replies += self._replies(result)
+            elif (call := left.pop(result.name, None)) is not None:
+                replies += self._replies(call, result.outcome)
             if len(replies) >= CHUNK:
                 yield replies
                 replies = []
-        for name in left:
-            billed = batch.status == "completed"
-            replies += self._failed_call(name, UnansweredError("lost", "the batch has no result"), billed)
-        if broken or unknown > 0:
-            log.warning(
-                "batch %s: %d unreadable lines, %d unknown or duplicate ones", batch.id, broken, max(0, unknown)
-            )
-        results, requested = len(sent.names) - len(left), len(sent.names)
+        for call in left.values():
+            if batch.status == "completed":
+                self._attempts.limiter.use(*self._max_tokens(call))  # the service may bill it
+            replies += self._failed_call(call, UnansweredError("lost", "the batch has no result"))
+        if broken:
+            log.warning("batch %s: %d unreadable lines", batch.id, broken)
+        results, requested = len(sent.calls) - len(left), len(sent.calls)
         log.info(
             "batch %s %s: %s of %s requests have a result", batch.id, batch.status, f"{results:,}", f"{requested:,}"
         )
@@ -321,47 +310,34 @@ class BatchTransport:
             return False
         return True
 
-    def _replies(self, result: BatchResult) -> list[Reply]:
-        """Return the replies in a line of a batch's results that are still pending."""
-        call = self._call(result.name)
-        if call is None:
-            return []
-        if isinstance(result.outcome, UnansweredError):
-            return self._failed_call(result.name, result.outcome, billed=False)
-        response, request = result.outcome, call.request
+    def _replies(self, call: Call, response: ServiceResponse | UnansweredError) -> list[Reply]:
+        """Return the replies in the response to a call of a batch that are still pending."""
+        if isinstance(response, UnansweredError):
+            return self._failed_call(call, response)
         about, maximum = self._max_tokens(call)
         more = self._attempts.token_ratio
         self._attempts.token_ratio = max(more, more * response.prompt_tokens / about)
         self._attempts.limiter.use(
             response.prompt_tokens or about, response.completion_tokens or maximum, response.cached_tokens or 0
         )
+        needed = min(call.request.min_logprobs, self._capabilities.top_logprobs)
         try:
-            results = self._intake.completions(
-                call, response, min(request.min_logprobs, self._capabilities.top_logprobs)
-            )
+            return self._new_replies(call, self._intake.completions(call, response, needed))
         except UnansweredError as problem:
-            return self._failed_call(result.name, problem, billed=False)
-        return self._new_replies(call, results)
+            return self._failed_call(call, problem)
 
     def _new_replies(self, call: Call, results: list[Completion]) -> list[Reply]:
-        each = self._pending[request_name(self.settings.identity(), call.request)]
-        new = [one for one in results if (one.temperature, one.trial) not in each.received]
-        if not new:
-            return []
-        each.received |= {(one.temperature, one.trial) for one in new}
-        return [self._intake.reply(call.request, new)]
+        received = self._received[call.request.item]
+        new = [one for one in results if (one.temperature, one.trial) not in received]
+        received.update((one.temperature, one.trial) for one in new)
+        return [self._intake.reply(call.request, new)] if new else []
 
-    def _failed_call(self, name: str, problem: UnansweredError, billed: bool) -> list[Reply]:
-        """Record a line of a batch without an answer: it is requested again, or gets its own outcome."""
-        call = self._call(name)
-        if call is None:
-            return []
-        if billed:
-            self._attempts.limiter.use(*self._max_tokens(call))  # the service may bill it
+    def _failed_call(self, call: Call, problem: UnansweredError) -> list[Reply]:
+        """Record a call of a batch without an answer: it is requested again, or gets its own outcome."""
         if problem.kind == "fatal":
             self._attempts.end(f"{self.settings.server} refuses to answer: {problem}")
             return []
-        attempt = (name.partition(":")[0], (call.temperature, call.trials[0]))
+        attempt = call.request.item, (call.temperature, call.trials[0])
         self._tries[attempt] += 1
         if problem.kind in AGAIN and self._tries[attempt] <= self.settings.retries:
             self._attempts.repeated += 1
@@ -372,13 +348,6 @@ class BatchTransport:
             self._intake.check_totals(len(self._intake.answered), len(self._intake.failed), problem)
         return replies
 
-    def _call(self, name: str) -> Call | None:
-        """Return the call of a line of a batch; None if it is of no pending request."""
-        one = parse_line_name(name)
-        if one is None or one.request not in self._pending:
-            return None
-        return Call(self._pending[one.request].request, one.temperature, one.trials)
-
     def _refused(self, batch: Batch) -> None:
         """Send smaller batch files later if the service has too many tokens in its queue; else end the run."""
         reasons = "; ".join(dict.fromkeys(message for _, message in batch.failures)) or "no reason given"
@@ -386,7 +355,7 @@ class BatchTransport:
         if any(code == "token_limit_exceeded" for code, _ in batch.failures) and self._hold <= self.settings.retries:
             self._max_requests = max(1, min(self._max_requests, batch.total or MAX_REQUESTS) // 2)
             log.warning("batch %s: %s; its requests are sent again in smaller files", batch.id, reasons)
-            time.sleep(min(self._poll_seconds, self._poll_seconds / POLL_RATIO * 2**self._hold))
+            time.sleep(min(self.settings.poll_seconds, self.settings.poll_seconds / POLL_RATIO * 2**self._hold))
             return
         self._attempts.end(f"{self.settings.server} refuses batch {batch.id}: {reasons}")
 
@@ -396,14 +365,14 @@ class BatchTransport:
         """Return the result of a call of the batch service; raises UnansweredError."""
 
         async def within() -> Result:
-            async with self.settings.openai_service(self._key) as service:
+            async with self.settings.service(self._key) as service:
                 return await ask(BatchService(service))
 
         return run_sync(within)
 
     def _until_answered(self, ask: Callable[[BatchService], Awaitable[Result]]) -> Result:
         """Return the result of a call of the batch service after retries; raises OutageError if they are used up."""
-        outage, shortest = 0.0, self._poll_seconds / POLL_RATIO
+        outage, shortest = 0.0, self.settings.poll_seconds / POLL_RATIO
         for attempt in range(self.settings.retries + 1):
             try:
                 return self._at_service(ask)

@@ -30,6 +30,8 @@ class OpenAI(ServiceSettings):
     poll_seconds: float = 300.0
     """Maximum interval between polls of a batch, in seconds; the first intervals are shorter."""
 
+    takes_thinking_tokens = True  # of vLLM
+
     def __post_init__(self) -> None:
         if not {"@", "?", "#"}.isdisjoint(self.base_url):
             raise ValueError(
@@ -57,11 +59,6 @@ class OpenAI(ServiceSettings):
         budget = self.thinking_token_budget
         return super().thinking() | ({} if budget is None else {"thinking_token_budget": budget})
 
-    @property
-    def takes_thinking_tokens(self) -> bool:
-        """True, because vLLM accepts a reasoning budget in tokens; see ServiceSettings."""
-        return True
-
     def reply_tokens(self, max_new_tokens: int) -> int:
         """Return the maximum number of tokens of a reply, with its reasoning; see ServiceSettings."""
         return self.max_completion_tokens or max_new_tokens + (self.thinking_token_budget or 0)
@@ -71,10 +68,6 @@ class OpenAI(ServiceSettings):
         from robust_eval.model.served.transport.service import Service
 
         return Service(self.base_url, self.model, key, self.chat, self.max_concurrency)
-
-    def openai_service(self, key: str | None) -> "Service":
-        """Return the same client, for continuations and batches; see ServiceSettings."""
-        return self.service(key)
 
     def exact_refusal(self) -> str | None:
         """Return the reason why these settings exclude sampler=exact, with an alternative; None if they do not."""
@@ -109,7 +102,7 @@ class OpenAI(ServiceSettings):
             )
         from robust_eval.model.served.served_model import ServedModel
 
-        return ServedModel(self, key, self.poll_seconds if self.batch else None)
+        return ServedModel(self, key)
 
 
 def _is_address(url: str) -> bool:

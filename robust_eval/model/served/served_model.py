@@ -39,6 +39,7 @@ from robust_eval.model.served.exact.continuation import LogprobClient, LogprobRe
 from robust_eval.model.served.exact.exact_answers import exact_reply
 from robust_eval.model.served.limits.rate_limiter import MAX_BATCHED, EndedError, LocalRateLimiter, RateLimiter
 from robust_eval.model.served.limits.retries import Attempts, Patience
+from robust_eval.model.served.openai import OpenAI
 from robust_eval.model.served.probe import CACHE, REASONING_LIMIT, SHORT, Capabilities, daily_cache_key, probe
 from robust_eval.model.served.refusals import refusal, taken_temperatures, unfaithful
 from robust_eval.model.served.service_settings import ServiceSettings
@@ -52,8 +53,6 @@ from robust_eval.runtime.process import allow_connections
 log = logging.getLogger(__name__)
 logging.getLogger("httpx2").setLevel(logging.WARNING)  # it reports each request
 
-PROBE_RETRIES = 3
-"""Maximum number of retries of a probe's request: a wrong address should be reported soon."""
 _MAX_QUEUED = 500  # replies that wait for the store: a fast server would fill the memory
 _POLL_SECONDS = 0.01
 _GATHER_SECONDS = 0.02  # replies of so many seconds are stored together, in a fraction of the time
@@ -62,10 +61,10 @@ _TASKS_PER_REQUEST = 4  # tasks for each concurrent request: those that wait for
 
 class ServedModel(LanguageModel):
     """Model behind a service, with concurrent requests in a thread of their own, whose answers are yielded as they
-    arrive; or with batches, if ``poll_seconds``, the maximum polling interval, is set.
+    arrive; or with batches of OpenAI's protocol.
     """
 
-    def __init__(self, settings: ServiceSettings, key: str | None, poll_seconds: float | None = None) -> None:
+    def __init__(self, settings: ServiceSettings, key: str | None) -> None:
         allow_connections(settings.max_concurrency, "model.max_concurrency")
         self.settings = settings
         self.spending = settings.spending()
@@ -73,8 +72,8 @@ class ServedModel(LanguageModel):
         self._intake = Intake(settings, self._attempts)
         self._key = key
         self._batches: BatchTransport | None = None
-        if poll_seconds is not None:
-            self._batches = BatchTransport(settings, key, self._attempts, self.spending, self._intake, poll_seconds)
+        if settings.batch and isinstance(settings, OpenAI):
+            self._batches = BatchTransport(settings, key, self._attempts, self.spending, self._intake)
         self._capabilities: Capabilities | None = None
         self._watch: DrawWatch | None = None
         self._drawn_as_at: float | None = None
@@ -121,7 +120,7 @@ class ServedModel(LanguageModel):
 
     async def _find_continuation(self, request: Request) -> str:
         server = self.settings.server
-        async with self.settings.openai_service(self._key) as service, self._probing() as patience:
+        async with self._openai_service() as service, self._probing() as patience:
             self.limiter.begin()
             try:
                 method = await find_method(
@@ -131,6 +130,10 @@ class ServedModel(LanguageModel):
                 raise OutageError(f"{server} failed while continuations were tested: {problem}") from None
         log.info("%s: sampler=exact continues a partial answer from %s", server, method)
         return method
+
+    def _openai_service(self) -> Service:
+        assert isinstance(self.settings, OpenAI)  # others refuse sampler=exact
+        return self.settings.service(self._key)
 
     def _logprob_client(self, service: Service, request: Request, repeated: Callable[..., Any]) -> LogprobClient:
         """Return the served model's client for probabilities of answers to a request, with these retries."""
@@ -188,7 +191,7 @@ class ServedModel(LanguageModel):
         seconds = self.settings.total_timeout
         try:
             async with asyncio.timeout(seconds):
-                yield Patience(self.settings, PROBE_RETRIES, self._attempts)
+                yield Patience(self.settings, self._attempts)
         except TimeoutError:
             raise OutageError(
                 f"the probe of {self.settings.server} took longer than model.total_timeout={seconds:g} s: raise it"
@@ -311,7 +314,7 @@ class ServedModel(LanguageModel):
         async with AsyncExitStack() as services, asyncio.TaskGroup() as group:
             answer: Callable[[Call, Callable[[Reply], None]], Coroutine[Any, Any, None]]
             if exactly:
-                service = await services.enter_async_context(settings.openai_service(self._key))
+                service = await services.enter_async_context(self._openai_service())
                 answer = partial(self._answer_exactly, service)
             else:
                 answer = partial(self._answer, await services.enter_async_context(settings.service(self._key)))

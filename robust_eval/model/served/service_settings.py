@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from robust_eval.error import UserError
 from robust_eval.model.base import Reasoning, Request, Temperatures
 from robust_eval.model.generation import Generation
 from robust_eval.model.model_config import PROMPT_STYLES, ModelConfig
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from robust_eval.model.served.probe import Capabilities
-    from robust_eval.model.served.transport.service import Answering, Service
+    from robust_eval.model.served.transport.service import Answering
 
 VERSION = 1
 """Version of the requests. A change that gives other answers to the same request raises it; stored answers of other
@@ -83,6 +82,7 @@ class ServiceSettings(ModelConfig):
     """Price of a batched request, as a fraction of the regular price."""
 
     remote = True
+    takes_thinking_tokens = False  # it accepts a reasoning budget in tokens
 
     def __post_init__(self) -> None:
         if self.prompt_style not in PROMPT_STYLES:
@@ -129,10 +129,6 @@ class ServiceSettings(ModelConfig):
             "choose sampler=temperature_sweep, or a local model"
         )
 
-    def openai_service(self, key: str | None) -> "Service":
-        """Return a client of the service for continuations and batches; UserError unless it has OpenAI's protocol."""
-        raise UserError(self.exact_refusal() or self.server)
-
     def thinking(self) -> dict[str, Any]:
         """Return those settings of a request that set the service's reasoning budget."""
         return {} if self.reasoning_effort is None else {"reasoning_effort": self.reasoning_effort}
@@ -154,11 +150,6 @@ class ServiceSettings(ModelConfig):
                 "model.max_completion_tokens, the maximum of reasoning and answer together"
             )
         return None
-
-    @property
-    def takes_thinking_tokens(self) -> bool:
-        """True if the service accepts a reasoning budget in tokens."""
-        return False
 
     def reasoning_parameter(self, request: Request) -> dict[str, Any]:
         """Return the reasoning budget of a request as settings of its body."""

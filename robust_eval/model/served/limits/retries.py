@@ -5,7 +5,6 @@ import logging
 import math
 import random
 import time
-from asyncio import sleep
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from contextvars import ContextVar
@@ -142,44 +141,29 @@ class Attempts:
 
 log = logging.getLogger(__name__)
 
+PROBE_RETRIES = 3
+"""Maximum number of retries of a probe's request: a wrong address should be reported soon."""
 MIN_PATIENCE = 40.0
 """Minimum time limit, in seconds, of a probe's failed requests and back-offs; otherwise a third of ``timeout``."""
 MIN_TIMEOUT = 10.0
 """Minimum timeout of a probe's request, in seconds."""
-LOG_AFTER = 5.0
-"""Seconds of waiting before the first log message."""
-LOG_INTERVAL = 60.0
-"""Seconds between log messages."""
 
 
 class Patience:
-    """Retries of the requests of a probe, at most ``retries`` each, within one time limit for all of them.
+    """Retries of the requests of a probe, at most :data:`PROBE_RETRIES` each, within one time limit for all of them.
 
     Only failed requests and back-offs count towards the limit.
     """
 
-    def __init__(self, settings: ServiceSettings, retries: int, attempts: Attempts) -> None:
+    def __init__(self, settings: ServiceSettings, attempts: Attempts) -> None:
         self._settings = settings
-        self._retries = min(settings.retries, retries)
+        self._retries = min(settings.retries, PROBE_RETRIES)
         self._attempts = attempts
         self._limit = max(MIN_PATIENCE, settings.timeout / 3)
         self._spent = 0.0
-        self._answers = 0
-        self._began = self._logged_at = -math.inf
-        self._last: UnansweredError | None = None
 
     async def answer(self, ask: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-        """Return the result of a probe's request after retries; raises UnansweredError. Log a long wait repeatedly."""
-        self._began, self._last = time.monotonic(), None
-        notice = asyncio.create_task(self._notice())
-        try:
-            result = await self._repeated(ask)
-        finally:
-            notice.cancel()
-        self._answers += 1
-        return result
-
-    async def _repeated(self, ask: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+        """Return the result of a probe's request after retries, which are logged; raises UnansweredError."""
         attempt = 0
         while True:
             began = time.monotonic()
@@ -198,23 +182,9 @@ class Patience:
                 if late:
                     reason = f"{problem.reason} ({late})"
                     raise UnansweredError(problem.kind, reason, problem.retry_after, problem.status) from None
-                self._last = problem
+                log.info("%s: a request of the probe is sent again in %.0f s: %s", self._settings.server, wait, problem)
             attempt += 1
-            await sleep(wait)
-
-    async def _notice(self) -> None:
-        """Log the wait for an answer, once every :data:`LOG_INTERVAL` seconds of the whole probe."""
-        await sleep(max(LOG_AFTER, self._logged_at + LOG_INTERVAL - self._began))
-        while True:
-            self._logged_at = time.monotonic()
-            maximum = min(self._settings.timeout, self._limit)
-            log.info(
-                "%s has not answered a request of the probe for %.0f s%s%s; the maximum wait is %.0f s",
-                *(self._settings.server, self._logged_at - self._began, f" ({self._last})" if self._last else ""),
-                f", after {self._answers} answered requests" if self._answers else "",
-                self._settings.total_timeout if self._last and self._last.kind == "busy" else maximum,
-            )
-            await sleep(LOG_INTERVAL)
+            await asyncio.sleep(wait)
 
 
 _jitter = random.Random()

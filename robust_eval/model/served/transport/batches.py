@@ -3,8 +3,8 @@
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,26 +13,13 @@ import httpx2
 
 from robust_eval.answer import DEFAULT_TEMPERATURE
 from robust_eval.error import UserError
-from robust_eval.model.base import Call, KeyValueStore, Request, TrialKey, calls
+from robust_eval.model.base import Call, KeyValueStore, Request
 from robust_eval.model.served.transport.client import MAX_RESPONSE
 from robust_eval.model.served.transport.service import Service, ServiceResponse, UnansweredError
 
 MAX_REQUESTS = 50_000
 MAX_BYTES = 200_000_000
 """Limits of one file, by the service's rules."""
-
-
-@dataclass
-class PendingRequest:
-    """Request sent in batches, its received answers, and those that batches in flight will bring."""
-
-    request: Request
-    received: set[TrialKey]
-    in_flight: set[TrialKey] = field(default_factory=set)
-
-    def calls(self, choices: int) -> Iterator[Call]:
-        """Yield the calls for the answers that are neither received nor in flight."""
-        yield from calls(replace(self.request, cached=frozenset(self.received | self.in_flight)), choices)
 
 
 def request_name(identity: Mapping[str, Any], request: Request) -> str:
@@ -57,24 +44,11 @@ def line_name(request: str, call: Call) -> str:
     return f"{request}:{call.temperature!r}:{call.trials[0]}:{len(call.trials)}"
 
 
-class LineName(NamedTuple):
-    """Parts of a ``custom_id`` of a batch's line: the name of a request, the temperature, and the trials."""
-
-    request: str
-    temperature: float
-    trials: tuple[int, ...]
-
-
-def parse_line_name(custom_id: object) -> LineName | None:
-    """Return the parts of a ``custom_id`` in a batch; None for that of another program."""
-    try:
-        request, temperature, first, number = str(custom_id).split(":")
-        at, start, count = float(temperature), int(first), int(number)
-    except ValueError:
-        return None
-    if not (start >= 0 and 1 <= count <= MAX_REQUESTS):
-        return None
-    return LineName(request, DEFAULT_TEMPERATURE if math.isnan(at) else at, tuple(range(start, start + count)))
+def call_of(line: str, requests: Mapping[str, Request]) -> Call:
+    """Return the call of a batch's line by its ``custom_id``; its request is among these, by their names."""
+    name, temperature, first, number = line.split(":")
+    at, start = float(temperature), int(first)
+    return Call(requests[name], DEFAULT_TEMPERATURE if math.isnan(at) else at, tuple(range(start, start + int(number))))
 
 
 def to_line(name: str, path: str, body: Mapping[str, Any]) -> bytes:
@@ -117,35 +91,25 @@ def results_in(path: Path, service: Service) -> Iterator[BatchResult | None]:
                 yield read_line(line, service)
 
 
-def conditions_of(names: Iterable[str]) -> dict[str, set[TrialKey]]:
-    """Return the temperatures and trials of batch lines with these names, by the name of the request."""
-    result: dict[str, set[TrialKey]] = {}
-    for name in names:
-        if line := parse_line_name(name):
-            result.setdefault(line.request, set()).update((line.temperature, trial) for trial in line.trials)
-    return result
-
-
 @dataclass
 class SentBatch:
     """Batch in flight at a service.
 
-    ``mark`` is in its metadata at the service, ``names`` are those of its requested lines, ``other_lines`` the number
-    of the others, and ``price`` is the maximum cost. ``batch`` is its id; None before the request to make it, and empty
-    if it may exist although no id was received. ``progress`` is a status line.
+    ``mark`` is in its metadata at the service, ``calls`` are those of the requests, by the names of their lines, and
+    ``price`` is the maximum cost. ``batch`` is its id; None before the request to make it, and empty if it may exist
+    although no id was received. ``progress`` is a status line.
     """
 
     mark: str
     batch: str | None
-    names: list[str]
+    calls: dict[str, Call]
     price: float = 0.0
-    other_lines: int = 0
     progress: str = ""
 
 
 class BatchNotes:
     """Notes on batches in a store: for each request, by its name, its lines in batches in flight; for each batch, by
-    its mark, the id and the number of lines.
+    its mark, the id.
     """
 
     def __init__(self, store: KeyValueStore) -> None:
@@ -173,23 +137,22 @@ class BatchNotes:
             left[key] = json.dumps({mark: lines for mark, lines in note.items() if mark != sent.mark}).encode()
         self._store.put(left)
 
-    def in_flight(self, requests: Iterable[str]) -> Sequence[SentBatch]:
+    def in_flight(self, requests: Mapping[str, Request]) -> list[SentBatch]:
         """Return the batches in flight with lines of these requests, by their names."""
-        names: dict[str, list[str]] = {}
+        calls: dict[str, dict[str, Call]] = {}
         for _, value in self._store.get([_request_key(name) for name in requests]):
             for mark, lines in json.loads(value).items():
-                names.setdefault(mark, []).extend(lines)
-        marks = {_batch_key(mark): mark for mark in names}
-        result = []
-        for key, value in self._store.get(list(marks)):
-            note, lines = json.loads(value), names[marks[key]]
-            result.append(SentBatch(marks[key], note["batch"] or "", lines, other_lines=note["lines"] - len(lines)))
-        return result
+                calls.setdefault(mark, {}).update((line, call_of(line, requests)) for line in lines)
+        marks = {_batch_key(mark): mark for mark in calls}
+        return [
+            SentBatch(marks[key], json.loads(note)["batch"] or "", calls[marks[key]])
+            for key, note in self._store.get(list(marks))
+        ]
 
     def _of_requests(self, sent: SentBatch) -> Iterator[tuple[bytes, Mapping[str, list[str]], list[str]]]:
         """Yield for each request of a batch the key of its note, the note, and its lines in this batch."""
         lines: dict[bytes, list[str]] = {}
-        for name in sent.names:
+        for name in sent.calls:
             lines.setdefault(_request_key(name.partition(":")[0]), []).append(name)
         notes = {key: json.loads(value) for key, value in self._store.get(list(lines))}
         for key, names in lines.items():
@@ -197,8 +160,7 @@ class BatchNotes:
 
 
 def _of_batch(sent: SentBatch) -> dict[bytes, bytes]:
-    note = {"batch": sent.batch or None, "lines": len(sent.names) + sent.other_lines}
-    return {_batch_key(sent.mark): json.dumps(note).encode()}
+    return {_batch_key(sent.mark): json.dumps({"batch": sent.batch or None}).encode()}
 
 
 def _request_key(name: str) -> bytes:

@@ -55,11 +55,15 @@ def test_the_wait_for_a_permit_is_no_part_of_the_total_timeout(monkeypatch: pyte
     assert asyncio.run(answered()).prompt_tokens == 50
 
 
+BOUNDS = [(0, 0.5), (1, 1.0), (2, 2.0), (5, 16.0), (6, 32.0), (7, 60.0), (8, 60.0), (5000, 60.0)]
+
+
 @pytest.mark.parametrize(
-    ("attempt", "bound"), [(0, 0.5), (1, 1.0), (2, 2.0), (5, 16.0), (6, 32.0), (7, 60.0), (8, 60.0), (5000, 60.0)]
+    ("kind", "attempt", "bound"), [*(("lost", *pair) for pair in BOUNDS), ("garbled", 1, 1.0), ("garbled", 9, 2.0)]
 )
-def test_the_wait_before_another_attempt_is_uniform_below_a_bound_that_doubles(attempt: int, bound: float):
-    waits = [backoff(attempt, None) for _ in range(4000)]
+def test_the_wait_before_another_attempt_is_uniform_below_a_bound_that_doubles(kind: str, attempt: int, bound: float):
+    """And short after a reply that no time mends."""
+    waits = [backoff(attempt, None, UnansweredError(kind, "").longest_wait) for _ in range(4000)]
     assert 0 <= min(waits) < 0.01 * bound
     assert 0.99 * bound < max(waits) <= bound
     assert statistics.mean(waits) == pytest.approx(bound / 2, rel=0.05)
