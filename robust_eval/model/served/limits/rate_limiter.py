@@ -109,26 +109,36 @@ class Pace:
         return PacedPermit(self, start, tokens)
 
 
-@dataclass(frozen=True)
-class PacedPermit:
+class Permit(Protocol):
     """Permit of a rate limiter for a request, which gets its outcome: at most one of ``succeeded`` and ``refused``."""
+
+    def used(self, tokens: int) -> None:
+        """Replace the estimate of the tokens of the request with this permit by their number; at most once."""
+
+    def succeeded(self) -> None:
+        """Record an answer to the permitted request."""
+
+    def refused(self, retry_after: float | None) -> None:
+        """Record that the server is overloaded (429, 503); no request gets a permit for so many seconds."""
+
+
+@dataclass(frozen=True)
+class PacedPermit(Permit):
+    """Permit of a :class:`Pace`."""
 
     _pace: Pace
     _start: "_Start"
     _tokens: int
 
     def used(self, tokens: int) -> None:
-        """Replace the estimate of the request's tokens by their number; at most once."""
         self._pace._tokens.take(tokens - self._tokens)
         self._pace._changed.set()
 
     def succeeded(self) -> None:
-        """Record an answer to the request with this permit."""
         self._pace._window.rise(self._start)
         self._pace._changed.set()
 
     def refused(self, retry_after: float | None) -> None:
-        """Record that the server is overloaded (429, 503); no request gets a permit for so many seconds."""
         pace, now = self._pace, self._pace._clock()
         pace.refusals += 1
         pace._window.fall(self._start)
@@ -216,19 +226,6 @@ class EndedError(Exception):
     """Refusal of a permit: the run has ended; the message is the reason."""
 
 
-class Permit(Protocol):
-    """Protocol of a rate limiter's permit to send a request; see :class:`PacedPermit`."""
-
-    def used(self, tokens: int) -> None:
-        """Replace the estimate of the tokens of the request with this permit."""
-
-    def succeeded(self) -> None:
-        """Record an answer to the permitted request."""
-
-    def refused(self, retry_after: float | None) -> None:
-        """Record that the server is overloaded."""
-
-
 class RateLimiter(Protocol):
     """Rate limiter of all clients of one server, which may run in several processes."""
 
@@ -246,9 +243,11 @@ class RateLimiter(Protocol):
 
     async def counted(self, answered: int, failed: int) -> tuple[int, int]:
         """Report this process's numbers of answered and failed questions to the limiter; return the totals of all."""
+        return answered, failed
 
     def end(self, reason: str) -> None:
-        """Admit no further request."""
+        """Admit no further request of another process."""
+        return
 
     def status(self) -> str:
         """Return the rate limiter's status line: requests in flight and the cost so far."""
@@ -257,8 +256,8 @@ class RateLimiter(Protocol):
         """Return the limiter's maximum concurrency, refusals, seconds paused and cost, for the record of the run."""
 
 
-class LocalRateLimiter:
-    """Rate limiter of one process; see :class:`RateLimiter`."""
+class LocalRateLimiter(RateLimiter):
+    """Rate limiter of one process."""
 
     def __init__(self, settings: ServiceSettings, spending: Spending) -> None:
         self.spending = spending
@@ -266,7 +265,6 @@ class LocalRateLimiter:
         self._paces: list[Pace] = []
 
     def begin(self) -> None:
-        """Make a queue for the current event loop."""
         settings = self._settings
         if settings.batch:
             pace = Pace(MAX_BATCHED, None, None, first_window=MAX_BATCHED)
@@ -277,7 +275,7 @@ class LocalRateLimiter:
 
     @asynccontextmanager
     async def permit(self, prompt_tokens: int, completion_tokens: int) -> AsyncIterator[Permit]:
-        """See RateLimiter; a request waits for the budget while others hold reservations."""
+        """Wait for a permit, and for the budget while others hold reservations; see RateLimiter."""
         price = self.spending.price(prompt_tokens, completion_tokens)
         async with self._paces[-1].permit(prompt_tokens + completion_tokens) as permit:
             while not self.spending.allows(price) and self.spending.reserved:
@@ -293,24 +291,14 @@ class LocalRateLimiter:
                 self._settled.set()
 
     def use(self, prompt_tokens: int, completion_tokens: int, cached_tokens: int = 0) -> None:
-        """Add the tokens of an answer to the spending."""
         self.spending.use(prompt_tokens, completion_tokens, cached_tokens)
 
-    async def counted(self, answered: int, failed: int) -> tuple[int, int]:
-        """Return these numbers: this process is the only one."""
-        return answered, failed
-
-    def end(self, reason: str) -> None:
-        """Do nothing: the caller is the only client of the rate limiter."""
-
     def status(self) -> str:
-        """Return a status line: the number of requests in flight, and the cost so far."""
         window = f"{self._paces[-1].in_flight} requests in flight" if self._paces else ""
         cost = f"cost {self.spending.spent:.4f} USD" if self.spending.has_prices else ""
         return ", ".join(filter(None, (window, cost)))
 
     def description(self) -> dict[str, Any]:
-        """Return the counts of all queues together, and the cost so far."""
         paces = self._paces
         return {
             "pace.most_in_flight": max((pace.max_in_flight for pace in paces), default=0),
