@@ -6,6 +6,7 @@ log-probabilities of their tokens.
 
 import asyncio
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -163,9 +164,10 @@ async def exact_reply(request: Request, client: LogprobClient) -> Reply:
 async def _answers(
     request: Request, enumeration: Enumeration, client: LogprobClient
 ) -> tuple[list[Completion], CurveEstimate]:
-    assert request.matcher is not None
+    matcher = request.matcher
+    assert matcher is not None
     tree = TopKTree(
-        request.matcher,
+        matcher,
         request.max_new_tokens,
         enumeration.temperatures,
         request.temperatures,
@@ -177,34 +179,23 @@ async def _answers(
     bounds = tree.bounds
     distance = bounds.upper - bounds.lower
     points = CurveEstimate(tree.temperatures, bounds.lower, tree.likely, bounds.upper, distance)
-    draws_by_temperature: dict[float, list[Draw]] = {}
-    rows: dict[float, list[_GradedDraw]] = {}
+    graded: defaultdict[float, list[_GradedDraw]] = defaultdict(list)
+    estimates: defaultdict[float, list[float]] = defaultdict(list)
 
     async def draw(trials: range, temperatures: Sequence[float]) -> None:
         """Draw answers, and estimate the accuracy at each of these temperatures from all of its draws."""
-        assert request.matcher is not None
         for t, new in (await draw_answers(request, trials, client, temperatures, root)).items():
-            draws = draws_by_temperature[t] = [*draws_by_temperature.get(t, []), *new]
-            right = [request.matcher.right(each.completion.text) for each in draws]
-            values = [
-                summed_draw(
-                    request.matcher,
-                    each.positions,
-                    t,
-                    tree.depth,
-                    client.chat,
-                    each.completion.finish_reason == LENGTH,
-                    is_right,
-                )
-                for each, is_right in zip(draws, right, strict=True)
-            ]
-            points.draw(t, *mean_and_error(values))
-            rows[t] = [_GradedDraw(*pair) for pair in zip(right, (each.completion for each in draws), strict=True)]
+            for completion, positions in new:
+                right = matcher.right(completion.text)
+                cut = completion.finish_reason == LENGTH
+                graded[t].append(_GradedDraw(right, completion))
+                estimates[t].append(summed_draw(matcher, positions, t, tree.depth, client.chat, cut, right))
+            points.draw(t, *mean_and_error(estimates[t]))
 
     draws = enumeration.draws
     await draw(range(draws), points.loose_points(request.temperatures))
     await draw(range(draws, (1 + FURTHER_DRAWS) * draws), points.points_near_threshold(request.temperatures))
-    return list(_rows(request, tree, points, rows)), points
+    return list(_rows(request, tree, points, graded)), points
 
 
 async def _explore(tree: TopKTree, enumeration: Enumeration, continuation: Continuation) -> Position:

@@ -180,7 +180,7 @@ class Service:
             error = json.loads(reply.text)
         except (ValueError, RecursionError):
             error = None
-        problem = self._refused_body(reply.status_code, error, reply.headers, reply.text or str(reply))
+        problem = self._refusal(reply.status_code, error, reply.headers, reply.text or str(reply))
         has_error_object = isinstance(error, Mapping) and ("error" in error or "message" in error)
         if reply.status_code == HTTPStatus.NOT_FOUND and not has_error_object and reply.url.path.endswith(self.path):
             problem.reason += f"; correct model.base_url: it must not include {self.path}, and usually ends in /v1"
@@ -206,15 +206,12 @@ class Service:
         """Return the service's response in the results of a batch; raises UnansweredError."""
         if status == HTTPStatus.OK:
             return self._parse(json.dumps(body), self._chat)
-        raise self._refused_body(status, body, {}, str(body))
+        raise self._refusal(status, body, {}, str(body))
 
-    def _refused_body(self, status: int, body: Any, headers: Mapping[str, str], text: str) -> UnansweredError:
-        """Return the error of a service's response with an error status and this body."""
-        return self._refusal(status, body.get("error", body) if isinstance(body, Mapping) else body, headers, text)
-
-    def _refusal(self, status: int, error: object, headers: Mapping[str, str], text: str) -> UnansweredError:
-        """Return the error for an error status and the error object in the response's body."""
-        body = error if isinstance(error, Mapping) else {}
+    def _refusal(self, status: int, response: object, headers: Mapping[str, str], text: str) -> UnansweredError:
+        """Return the error for an error status and the response's body, or its choice, with an error object."""
+        body = _mapping(response)
+        body = _mapping(body.get("error", body))
         metadata = body.get("metadata")  # of OpenRouter
         provider = _provider_error(metadata)
         codes = " ".join(str(each.get(name)) for each in (body, provider) for name in ("code", "type"))
@@ -283,7 +280,7 @@ class Service:
         error = choice.get("error")
         if isinstance(error, Mapping):
             code = error.get("code")
-            refusal = self._refusal(code if type(code) is int else 0, error, {}, str(error))
+            refusal = self._refusal(code if type(code) is int else 0, choice, {}, str(error))
             kind = refusal.kind if refusal.kind in ("filtered", "busy") else "lost"
             return UnansweredError(kind, f"the server cut a reply off: {refusal.reason.removeprefix('0 ')}")
         if read.unknown_reason is not None:
@@ -315,6 +312,10 @@ UNSUPPORTED = "requested parameters"
 FATAL = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.PAYMENT_REQUIRED)
 BUSY = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 TRANSIENT = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT)
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
 def _provider_error(metadata: object) -> Mapping[str, Any]:
