@@ -4,7 +4,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -24,26 +24,6 @@ def ended(work: Callable[[], Coroutine[Any, Any, None]]) -> Iterator[tuple[Backg
     with Background(work, done.set) as background:
         yield background, lambda: done.wait(SECONDS)
     assert done.is_set()
-
-
-def test_the_work_goes_on_beside_the_program_and_its_end_is_said() -> None:
-    written: list[str] = []
-    go_on = threading.Event()
-
-    async def work() -> None:
-        written.append("begun")
-        while not go_on.is_set():
-            await asyncio.sleep(0.001)
-        written.append("ended")
-
-    with ended(work) as (background, wait):
-        while not written:
-            time.sleep(0.001)
-        assert written == ["begun"]
-        go_on.set()
-        assert wait()
-        background.result()
-    assert written == ["begun", "ended"]
 
 
 def test_done_is_called_once_after_everything_else() -> None:
@@ -99,11 +79,13 @@ def test_of_several_tasks_that_fail_the_result_raises_one() -> None:
             background.result()
 
 
-@pytest.mark.parametrize("how", ["early", "by an exception"])
-def test_leaving_before_the_end_cancels_the_work_and_waits_for_its_cleaning_up(how: str) -> None:
+@pytest.mark.parametrize("problem", [None, LookupError], ids=["early", "by an exception"])
+def test_leaving_before_the_end_cancels_the_work_and_waits_for_its_cleaning_up(
+    problem: type[LookupError] | None,
+) -> None:
     written: list[str] = []
 
-    async def task() -> None:
+    async def work() -> None:
         try:
             written.append("begun")
             await asyncio.sleep(3600)
@@ -111,22 +93,11 @@ def test_leaving_before_the_end_cancels_the_work_and_waits_for_its_cleaning_up(h
             await asyncio.sleep(0.05)
             written.append("cleaned up")
 
-    async def work() -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(task())
-
-    def leave() -> None:
-        with ended(work):
-            while not written:
-                time.sleep(0.001)
-            if how != "early":
-                raise LookupError
-
-    if how == "early":
-        leave()
-    else:
-        with pytest.raises(LookupError):
-            leave()
+    with nullcontext() if problem is None else pytest.raises(problem), ended(work):
+        while not written:
+            time.sleep(0.001)
+        if problem is not None:
+            raise problem
     assert written == ["begun", "cleaned up"]
 
 
@@ -158,26 +129,18 @@ def test_a_caller_that_is_interrupted_before_the_work_begins_leaves_no_coroutine
     assert made != [threading.get_ident()]
 
 
-@pytest.fixture
-def slow_to_begin(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Work is held up before it begins."""
-    run = Background._run
+def test_leaving_at_once_cancels_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    run, written = Background._run, list[str]()
 
-    def later(background: Background) -> None:
+    def held_up(background: Background) -> None:
         time.sleep(0.1)
         run(background)
-
-    monkeypatch.setattr(Background, "_run", later)
-
-
-@pytest.mark.usefixtures("slow_to_begin")
-def test_leaving_at_once_cancels_the_work() -> None:
-    written: list[str] = []
 
     async def work() -> None:
         await asyncio.sleep(0.2)
         written.append("ended")
 
+    monkeypatch.setattr(Background, "_run", held_up)
     with ended(work):
         pass
     assert written == []

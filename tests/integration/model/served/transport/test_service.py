@@ -233,12 +233,16 @@ PLAIN_TOKENS = [
         (PLAIN_LOGPROBS, PLAIN_TOKENS),
         ({"tokens": ["a"], "token_logprobs": [-1], "top_logprobs": None}, [Token(b"a", -1.0, [])]),
         ({"tokens": ["<0x0A>"], "token_logprobs": [-1], "top_logprobs": None}, [Token(b"\n", -1.0, [])]),
+        (
+            {"tokens": ["n"], "token_logprobs": [-math.inf], "top_logprobs": [{"m": 0.0, "n": -math.inf}]},
+            [Token(b"n", -math.inf, [0.0, -math.inf], b"m")],
+        ),
         ({"content": []}, []),
         ({"content": None, "refusal": [{"token": "No"}]}, None),
         ({}, None),
         (None, None),
     ],
-    ids=["of chat", "older", "older without top", "byte", "none", "of a refusal", "empty", "null"],
+    ids=["of chat", "older", "older without top", "byte", "impossible", "none", "of a refusal", "empty", "null"],
 )
 def test_reads_log_probabilities_in_either_format_from_either_kind_of_completion(
     server: ScriptedServer, chat: bool, logprobs: Any, tokens: list[Token] | None
@@ -246,12 +250,6 @@ def test_reads_log_probabilities_in_either_format_from_either_kind_of_completion
     assert asked(server, replied(with_logprobs(logprobs, chat)), chat) == ServiceResponse(
         [Choice("né", "length", False, tokens)], 0, 0
     )
-
-
-def test_takes_a_log_probability_of_minus_infinity(server: ScriptedServer) -> None:
-    logprobs = {"tokens": ["n"], "token_logprobs": [-math.inf], "top_logprobs": [{"m": 0.0, "n": -math.inf}]}
-    (choice,) = asked(server, replied(with_logprobs(logprobs))).choices
-    assert choice.tokens == [Token(b"n", -math.inf, [0.0, -math.inf], b"m")]
 
 
 # refusals
