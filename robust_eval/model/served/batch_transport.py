@@ -20,8 +20,8 @@ from robust_eval.model.base import Call, Completion, Item, KeyValueStore, Reply,
 from robust_eval.model.served.background import run_sync
 from robust_eval.model.served.completions import Intake, by_prefix, request_body, unanswered
 from robust_eval.model.served.limits.retries import Attempts, backoff
-from robust_eval.model.served.openai import OpenAI
 from robust_eval.model.served.probe import Capabilities
+from robust_eval.model.served.service_settings import ServiceSettings
 from robust_eval.model.served.transport.batches import (
     MAX_BYTES,
     MAX_REQUESTS,
@@ -58,12 +58,19 @@ class BatchTransport:
     _capabilities: Capabilities
 
     def __init__(
-        self, settings: OpenAI, key: str | None, attempts: Attempts, spending: Spending, intake: Intake
+        self,
+        settings: ServiceSettings,
+        connect: Callable[[], Service],
+        attempts: Attempts,
+        spending: Spending,
+        intake: Intake,
+        poll_seconds: float,
     ) -> None:
         self.settings = settings
         self.spending = spending
         self.sent = 0
-        self._key = key
+        self._connect = connect
+        self._poll_seconds = poll_seconds
         self._attempts = attempts
         self._intake = intake
         self._pending: dict[str, Request] = {}
@@ -115,7 +122,7 @@ class BatchTransport:
     @cached_property
     def _service(self) -> Service:
         """Writer of requests in batch files and parser of responses, never connected; it takes 10 ms to make."""
-        return self.settings.service(self._key)
+        return self._connect()
 
     def _resume(self, requests: Sequence[Request]) -> None:
         """Set the pending requests and the batches in flight that contain some of them."""
@@ -136,7 +143,7 @@ class BatchTransport:
 
     def _all(self) -> Iterator[list[Reply]]:
         """Yield the answers of batches, until all requests are answered or the run ends."""
-        shortest = self.settings.poll_seconds / POLL_RATIO
+        shortest = self._poll_seconds / POLL_RATIO
         wait = outage = 0.0
         while True:
             if not self._hold or not self._in_flight:
@@ -146,7 +153,7 @@ class BatchTransport:
                 return
             yield []  # the progress bar shows the status
             time.sleep(wait)
-            wait = min(max(wait, shortest) * BACKOFF_FACTOR, self.settings.poll_seconds)
+            wait = min(max(wait, shortest) * BACKOFF_FACTOR, self._poll_seconds)
             for sent in list(self._in_flight):
                 try:
                     batch = self._at_service(partial(self._status, sent))
@@ -355,7 +362,7 @@ class BatchTransport:
         if any(code == "token_limit_exceeded" for code, _ in batch.failures) and self._hold <= self.settings.retries:
             self._max_requests = max(1, min(self._max_requests, batch.total or MAX_REQUESTS) // 2)
             log.warning("batch %s: %s; its requests are sent again in smaller files", batch.id, reasons)
-            time.sleep(min(self.settings.poll_seconds, self.settings.poll_seconds / POLL_RATIO * 2**self._hold))
+            time.sleep(min(self._poll_seconds, self._poll_seconds / POLL_RATIO * 2**self._hold))
             return
         self._attempts.end(f"{self.settings.server} refuses batch {batch.id}: {reasons}")
 
@@ -365,14 +372,14 @@ class BatchTransport:
         """Return the result of a call of the batch service; raises UnansweredError."""
 
         async def within() -> Result:
-            async with self.settings.service(self._key) as service:
+            async with self._connect() as service:
                 return await ask(BatchService(service))
 
         return run_sync(within)
 
     def _until_answered(self, ask: Callable[[BatchService], Awaitable[Result]]) -> Result:
         """Return the result of a call of the batch service after retries; raises OutageError if they are used up."""
-        outage, shortest = 0.0, self.settings.poll_seconds / POLL_RATIO
+        outage, shortest = 0.0, self._poll_seconds / POLL_RATIO
         for attempt in range(self.settings.retries + 1):
             try:
                 return self._at_service(ask)

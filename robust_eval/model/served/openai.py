@@ -102,7 +102,7 @@ class OpenAI(ServiceSettings):
             )
         from robust_eval.model.served.served_model import ServedModel
 
-        return ServedModel(self, key)
+        return ServedModel(self, key, self.poll_seconds if self.batch else None)
 
 
 def _is_address(url: str) -> bool:

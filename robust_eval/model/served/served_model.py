@@ -39,7 +39,6 @@ from robust_eval.model.served.exact.continuation import LogprobClient, LogprobRe
 from robust_eval.model.served.exact.exact_answers import exact_reply
 from robust_eval.model.served.limits.rate_limiter import MAX_BATCHED, EndedError, LocalRateLimiter, RateLimiter
 from robust_eval.model.served.limits.retries import Attempts, Patience
-from robust_eval.model.served.openai import OpenAI
 from robust_eval.model.served.probe import CACHE, REASONING_LIMIT, SHORT, Capabilities, daily_cache_key, probe
 from robust_eval.model.served.refusals import refusal, taken_temperatures, unfaithful
 from robust_eval.model.served.service_settings import ServiceSettings
@@ -61,10 +60,10 @@ _TASKS_PER_REQUEST = 4  # tasks for each concurrent request: those that wait for
 
 class ServedModel(LanguageModel):
     """Model behind a service, with concurrent requests in a thread of their own, whose answers are yielded as they
-    arrive; or with batches of OpenAI's protocol.
+    arrive; or with batches, if ``poll_seconds``, the maximum polling interval, is set.
     """
 
-    def __init__(self, settings: ServiceSettings, key: str | None) -> None:
+    def __init__(self, settings: ServiceSettings, key: str | None, poll_seconds: float | None = None) -> None:
         allow_connections(settings.max_concurrency, "model.max_concurrency")
         self.settings = settings
         self.spending = settings.spending()
@@ -72,8 +71,10 @@ class ServedModel(LanguageModel):
         self._intake = Intake(settings, self._attempts)
         self._key = key
         self._batches: BatchTransport | None = None
-        if settings.batch and isinstance(settings, OpenAI):
-            self._batches = BatchTransport(settings, key, self._attempts, self.spending, self._intake)
+        if poll_seconds is not None:
+            self._batches = BatchTransport(
+                settings, self._openai_service, self._attempts, self.spending, self._intake, poll_seconds
+            )
         self._capabilities: Capabilities | None = None
         self._watch: DrawWatch | None = None
         self._drawn_as_at: float | None = None
@@ -132,8 +133,9 @@ class ServedModel(LanguageModel):
         return method
 
     def _openai_service(self) -> Service:
-        assert isinstance(self.settings, OpenAI)  # others refuse sampler=exact
-        return self.settings.service(self._key)
+        service = self.settings.service(self._key)
+        assert isinstance(service, Service)  # others refuse sampler=exact, and have their own batches
+        return service
 
     def _logprob_client(self, service: Service, request: Request, repeated: Callable[..., Any]) -> LogprobClient:
         """Return the served model's client for probabilities of answers to a request, with these retries."""
