@@ -1,14 +1,13 @@
 """llama.cpp's OpenAI-compatible server with the embedded SmolLM2-135M, in a process of its own.
 
-    python tests/support/api_server.py [--slots 10] [--threads 1] [--thinking]
+    python tests/support/api_server.py SLOTS THREADS [thinking]
 
-prints the base URL on one line and serves until stdin closes. Unless a request turns top_k, top_p and min_p off it
-draws from what they leave. Choice i of a request with seed s is what seed s + i gives. Log-probabilities are natural,
-before any truncation; the same position differed by up to 3e-5 with what was in the cache. ``usage`` counts the first
-choice only.
+prints the base URL on one line and serves until stdin closes; with ``thinking`` the chat template opens with <think>.
+Unless a request turns top_k, top_p and min_p off it draws from what they leave. Choice i of a request with seed s is
+what seed s + i gives. Log-probabilities are natural, before any truncation; the same position differed by up to 3e-5
+with what was in the cache. ``usage`` counts the first choice only.
 """
 
-import argparse
 import os
 import subprocess
 import sys
@@ -33,8 +32,7 @@ OPENS_THINKING = (
 @contextmanager
 def api_server(slots: int = SLOTS, threads: int = 1, thinking: bool = False) -> Iterator[str]:
     """The base URL of a server, which ends with the context, or with this process; RuntimeError if it cannot start."""
-    command = [sys.executable, __file__, "--slots", str(slots), "--threads", str(threads)]
-    command += ["--thinking"] if thinking else []
+    command = [sys.executable, __file__, str(slots), str(threads), *["thinking"] * thinking]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
@@ -68,14 +66,5 @@ def serve(slots: int, threads: int, thinking: bool) -> None:
     os._exit(0)  # a server that has only just begun may wait for ever for itself to stop
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--slots", type=int, default=SLOTS, help="answers that are written at once")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--thinking", action="store_true", help="the chat template opens with <think>")
-    arguments = parser.parse_args()
-    serve(arguments.slots, arguments.threads, arguments.thinking)
-
-
 if __name__ == "__main__":
-    main()
+    serve(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:] == ["thinking"])

@@ -30,7 +30,6 @@ class Dialect:
     check: Callable[[Body], None]
     message: Callable[[str], dict[str, Any]]
     thinks: bool = True
-    follows_seed: bool = True
 
     def __call__(self, body: Body) -> tuple[int, Mapping[str, str], Any]:
         try:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dialects import ANSWERS, reply
-from scripted_server import Body, Scripted, asks_for_words, words
+from scripted_server import Body, Scripted, asks_for_words, certain_choice, words
 
 
 @dataclass
@@ -57,7 +57,8 @@ class DocumentedServer:
             if thought and self.reasoning:
                 message[self.reasoning] = words(f"thought {seed} {heard.get('temperature')}")
             finish = "stop" if text else "length"
-            choices.append({"index": index, "finish_reason": finish, "message": message, "logprobs": _top(heard, text)})
+            top = certain_choice(index, text)["logprobs"] if heard.get("logprobs") and text else None
+            choices.append({"index": index, "finish_reason": finish, "message": message, "logprobs": top})
         usage: Body = {"prompt_tokens": 20, "completion_tokens": number * (min(limit, thought) + 2)}
         usage |= {"completion_tokens_details": {"reasoning_tokens": number * min(limit, thought)}}
         return 200, {}, {"choices": choices, "usage": usage}
@@ -100,14 +101,6 @@ def signs(restriction: Any) -> list[str]:
 def asks(body: Body) -> bool:
     """Whether a request asks a fact, and not what the server can do."""
     return any(text in str(body["messages"]) for text in ANSWERS)
-
-
-def _top(heard: Body, text: str) -> Body | None:
-    """Log-probabilities of one token, which writes all of the text."""
-    if not heard.get("logprobs") or not text:
-        return None
-    top = [{"token": str(rank), "bytes": None, "logprob": -1.0 - rank} for rank in range(heard["top_logprobs"])]
-    return {"content": [{"token": text, "bytes": None, "logprob": -1.0, "top_logprobs": top}]}
 
 
 LINES = Path(__file__).with_name("documented_servers.jsonl").read_text().splitlines()

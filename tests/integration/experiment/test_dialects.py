@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from dialects import DIALECTS, FACTS, THOUGHT, Dialect
 from experiments import ask, run_experiment
-from scripted_server import Body, ScriptedServer, scripted_server
+from scripted_server import Body, ScriptedServer, certain_choice, scripted_server
 
 from robust_eval.error import UserError
 from robust_eval.tracking.result import Result
@@ -138,14 +138,6 @@ def test_what_a_reasoning_model_is_told_is_sent_and_tells_answers_apart(tmp_path
     assert high.cache_hits == 0
 
 
-def logprobs(body: Body, text: str) -> dict[str, Any] | None:
-    """Of one token, which writes all of a text."""
-    if not body.get("logprobs"):
-        return None
-    top = [{"token": str(k), "bytes": None, "logprob": -1.0 - k} for k in range(body["top_logprobs"])]
-    return {"content": [{"token": text, "bytes": None, "logprob": -1.0, "top_logprobs": top}]}
-
-
 def with_logprobs(dialect: Dialect, lowest: float, highest: float) -> Any:
     """A service that takes a range of temperatures and gives log-probabilities."""
 
@@ -153,8 +145,8 @@ def with_logprobs(dialect: Dialect, lowest: float, highest: float) -> Any:
         if not lowest <= body.get("temperature", 1.0) <= highest:
             return 400, {}, {"error": {"message": f"temperature: {lowest:g} to {highest:g}"}}
         status, headers, said = dialect(body)
-        for choice in said["choices"]:
-            choice["logprobs"] = logprobs(body, choice["message"]["content"])
+        for choice in said["choices"] if body.get("logprobs") else ():
+            choice["logprobs"] = certain_choice(0, choice["message"]["content"])["logprobs"]
         return status, headers, said
 
     return answer

@@ -5,12 +5,11 @@ import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from dialects import DIALECTS, RefusedError
+from documented_server import SERVERS, DocumentedServer
 from experiments import ask, configuration
-from scripted_server import Body, ScriptedServer, certain_choice, scripted_server
+from scripted_server import ScriptedServer, scripted_server
 
 from robust_eval.cli import gate
 from robust_eval.experiment.answer_source import own_temperature_profile
@@ -20,46 +19,22 @@ from robust_eval.plot.figure_registry import registered
 from robust_eval.runs.figure_data import figure_data
 from robust_eval.tracking.result import Result
 
-EFFORTS = ("none", "low", "medium", "high")
 SMALL = [
     *("experiment=profile", "dataset=facts", "dataset.limit=40", "aggregator=text", "tracking=none"),
-    *("model.max_completion_tokens=100", "sampler.temperature_sweep.selection=contains"),
+    *("model.max_completion_tokens=300", "sampler.temperature_sweep.selection=contains"),
     *("sampler.temperature_sweep.trials=1", "sampler.perturbation.rewrites=2", "sampler.repetition.trials=2"),
     *("sampler.challenge.turns=1", "sampler.challenge.trials=1"),
 ]
 
 
-def refuse(body: Body, *names: str) -> None:
-    for name in names:
-        if name in body:
-            raise RefusedError(f"{name} is not supported")
-
-
-def opus(body: Body) -> None:
-    """Claude Opus 5: no sampling parameter, one candidate, efforts."""
-    refuse(body, "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "logprobs", "seed")
-    if body.get("n", 1) > 1 or body.get("reasoning_effort", "high") not in EFFORTS:
-        raise RefusedError("n must be 1, and the effort a known one")
-
-
-def gpt(body: Body) -> None:
-    """GPT-5.x: a temperature and log-probabilities only without reasoning."""
-    refuse(body, "max_tokens", "top_k", "min_p", "repetition_penalty")
-    if body.get("reasoning_effort", "medium") not in EFFORTS:
-        raise RefusedError("unknown effort")
-    if body.get("reasoning_effort", "medium") != "none":
-        refuse(body, "temperature", "top_p", "logprobs")
-
-
-def gemini(body: Body) -> None:
-    """Gemini 3: one candidate."""
-    refuse(body, "top_k", "min_p", "repetition_penalty", "logprobs")
-    if body.get("n", 1) > 1:
-        raise RefusedError("Multiple candidates is not enabled for this model")
-
-
-def dialect(check: Any, **more: Any) -> Any:
-    return replace(DIALECTS["tags"], check=check, message=lambda said: {"content": said}, **more)
+OPUS = replace(
+    DocumentedServer(**SERVERS["opus 5"]),
+    refused=["temperature", "top_p", "top_k", "min_p", "repetition_penalty", "logprobs", "seed"],
+    dropped=[],
+    efforts=dict.fromkeys(("none", "low", "medium", "high"), 0),
+    effort="high",
+)
+"""As it was documented, but that it heeds efforts."""
 
 
 def profiled(server: ScriptedServer, folder: Path, *overrides: str) -> Result:
@@ -72,7 +47,7 @@ def test_a_model_without_a_temperature_is_profiled_under_all_else_that_it_allows
     capsys: pytest.CaptureFixture[str],
     caplog: pytest.LogCaptureFixture,
 ):
-    with scripted_server(dialect(opus, follows_seed=False)) as server:
+    with scripted_server(OPUS) as server:
         result = profiled(server, tmp_path / "opus")
         chosen = (
             "opus accepts no temperature: the profile uses rewording, repetition, order of choices, pushback, "
@@ -143,17 +118,9 @@ def test_what_a_profile_leaves_out_is_said_with_the_reason(overrides: list[str],
         assert own_temperature_profile(swept, config.metric, config.model, supported) is None
 
 
-def with_logprobs(body: Body) -> Any:
-    """GPT-5.x, with log-probabilities where they are asked for."""
-    status, headers, said = dialect(gpt, thinks=False)(body)
-    for choice in said.get("choices", ()) if body.get("logprobs") else ():
-        choice["logprobs"] = certain_choice(0, choice["message"]["content"])["logprobs"]
-    return status, headers, said
-
-
 def test_a_temperature_that_reasoning_excludes_is_swept_without_it_and_falls_away_with_it(tmp_path: Path):
     few = ("dataset.limit=12", "dataset.shuffle=true")
-    with scripted_server(with_logprobs) as server:
+    with scripted_server(replace(DocumentedServer(**SERVERS["gpt-5"]), logprobs=20)) as server:
         none = profiled(server, tmp_path / "none", "model.reasoning_effort=none", *few)
         default = profiled(server, tmp_path / "default", *few)
     assert "profile.robust" in none.summary()
@@ -164,7 +131,7 @@ def test_a_temperature_that_reasoning_excludes_is_swept_without_it_and_falls_awa
 def test_a_profile_without_log_probabilities_has_breaking_temperatures_in_place_of_frs(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
-    with scripted_server(dialect(gemini)) as server:
+    with scripted_server(DocumentedServer(**SERVERS["gemini 3"])) as server:
         result = profiled(server, tmp_path / "gemini")
     chosen = (
         "gemini returns no log-probabilities: the profile has breaking temperatures, but leaves out FRS and the "
