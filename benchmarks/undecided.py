@@ -27,8 +27,7 @@ from robust_eval.model.base import Request
 from robust_eval.model.served.openai import OpenAI
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.runtime.process import Stopwatch
-from robust_eval.sampler.steps import run_steps
-from robust_eval.sampler.temperature_sweep import wave_steps
+from robust_eval.sampler.temperature_sweep import Waves
 from robust_eval.stats.frs import breaking_temperature, settled
 from robust_eval.store.sqlite import SqliteStore
 from robust_eval.store.stored_model import StoredModel
@@ -80,9 +79,8 @@ def asked(url: str, requests: Sequence[Request], choices: int, less: bool) -> tu
         server._capabilities = replace(server._capabilities, choices=choices)
         start = time.perf_counter()
         if less:
-            rule = partial(settled, threshold=0.5)
-            steps = [wave_steps(request, rule) for request in requests]
-            table = run_steps(model, steps, "answers", verdicts).table
+            waves = Waves(requests, partial(settled, threshold=0.5), verdicts)
+            table = model.adaptive_answers(waves, "answers").table
         else:
             table = model.answers(requests, "answers").table
         seconds = time.perf_counter() - start

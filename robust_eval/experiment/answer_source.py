@@ -43,7 +43,7 @@ from robust_eval.sampler.base import (
     highest_temperature,
 )
 from robust_eval.sampler.recorded_answers import RecordedAnswers
-from robust_eval.sampler.steps import Steps, VerdictsOf, plan_steps, run_steps
+from robust_eval.sampler.steps import Steps, plan_steps, run_steps
 from robust_eval.sampler.thinking import Thinking
 from robust_eval.store.stored_model import StoredModel
 
@@ -201,9 +201,7 @@ class SampledSource:
             stage, planned = self.stage(name), sum(request.max_answers for request in self.requests(name, questions))
             if not planned:
                 continue
-            answers[name] = run_steps(
-                self.model, self._steps(name, questions, baseline), stage, self._verdicts(questions)
-            )
+            answers[name] = run_steps(self.model, self._steps(name, questions, baseline), stage)
             if name in self.early_stopping:
                 requested = answers[name].table.num_rows
                 log.info(
@@ -215,30 +213,25 @@ class SampledSource:
         """Return the source's answers to the :attr:`unanswerable` questions."""
         assert self.unanswerable is not None
         sampler, questions = self.unanswerable
-        return run_steps(
-            self.model, self._steps(sampler, questions, None), UNANSWERABLE_STAGE, self._verdicts(questions)
-        )
+        return run_steps(self.model, self._steps(sampler, questions, None), UNANSWERABLE_STAGE)
 
     def missing(
         self, sampler: str, questions: Sequence[Question], baseline: pa.Table | None
     ) -> tuple[list[Request], Answers | None]:
         """Return the missing requests of a sampler to a cache-only model, and its answers if none is missing."""
-        return plan_steps(self.model, self._steps(sampler, questions, baseline), self._verdicts(questions))
+        return plan_steps(self.model, self._steps(sampler, questions, baseline))
 
-    def _steps(self, sampler: str, questions: Sequence[Question], baseline: pa.Table | None) -> list[Steps]:
+    def _steps(self, sampler: str, questions: Sequence[Question], baseline: pa.Table | None) -> Steps | AdaptiveAnswers:
         chosen, rule = self.samplers[sampler], self.early_stopping.get(sampler)
-        if rule is not None:
-            return chosen.early_stopping_steps(questions, self.reply_grader, self.seed, rule.threshold)
-        return chosen.steps(questions, baseline, self.reply_grader, self.seed)
-
-    def _verdicts(self, questions: Sequence[Question]) -> VerdictsOf:
-        """Return a function that grades answers; None for a missing reply, or a question without an accepted answer."""
+        if rule is None:
+            return chosen.steps(questions, baseline, self.reply_grader, self.seed)
 
         def verdicts(table: pa.Table) -> list[bool | None]:
+            """Grade answers; None for a missing reply, or a question without an accepted answer."""
             graded: list[bool | None] = self.reply_grader.grade(questions, table)["correct"].to_pylist()
             return graded
 
-        return verdicts
+        return chosen.early_stopping_answers(questions, self.reply_grader, self.seed, rule.threshold, verdicts)
 
     def stage(self, sampler: str) -> str:
         """Return the name of a sampler's answers in progress bars and logs."""

@@ -16,7 +16,8 @@ from robust_eval.model.base import Choices, Matcher, Request, Temperatures
 from robust_eval.prompt.arrangement import Arrangement, shown_signs
 from robust_eval.prompt.prompt import prompt_for
 from robust_eval.question import Question
-from robust_eval.sampler.steps import Steps, single_step
+from robust_eval.sampler.steps import Steps, VerdictsOf, single_step
+from robust_eval.store.stored_model import AdaptiveAnswers
 
 log = logging.getLogger(__name__)
 
@@ -220,11 +221,9 @@ class Sampler(Conditions):
             )
         return shown_signs(len(question.choices), arrangement)
 
-    def steps(
-        self, questions: Sequence[Question], baseline: pa.Table | None, grader: PrefixGrader, seed: int
-    ) -> list[Steps]:
+    def steps(self, questions: Sequence[Question], baseline: pa.Table | None, grader: PrefixGrader, seed: int) -> Steps:
         """Return the sampler's steps of requests for selected questions, given greedy answers (None: only a plan)."""
-        return [single_step(self.requests(questions, grader, seed))]
+        return single_step(self.requests(questions, grader, seed))
 
     def baseline_request(self, request: Request) -> Request:
         """Return the request for a baseline answer in this sampler's form."""
@@ -243,10 +242,10 @@ class Sampler(Conditions):
         """Return the reasons why the sampler's settings rule out early stopping; none if it can stop early."""
         return ["it has no breaking temperatures"]
 
-    def early_stopping_steps(
-        self, questions: Sequence[Question], grader: PrefixGrader, seed: int, threshold: float
-    ) -> list[Steps]:
-        """Return a sampler's steps for each question until its accuracy is certainly above or below the threshold."""
+    def early_stopping_answers(
+        self, questions: Sequence[Question], grader: PrefixGrader, seed: int, threshold: float, verdicts: VerdictsOf
+    ) -> AdaptiveAnswers:
+        """Return a sampler's answers to each question until its accuracy is certainly above or below the threshold."""
         raise NotImplementedError
 
 

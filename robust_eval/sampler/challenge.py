@@ -95,13 +95,11 @@ class Challenge(KnownFacts):
                     planned.append(self._request(question, conversation, challenge, prompt, grader, seed))
         return planned
 
-    def steps(
-        self, questions: Sequence[Question], baseline: pa.Table | None, grader: PrefixGrader, seed: int
-    ) -> list[Steps]:
+    def steps(self, questions: Sequence[Question], baseline: pa.Table | None, grader: PrefixGrader, seed: int) -> Steps:
         """Return the steps of the challenge: turn by turn, at one temperature after the other."""
         if baseline is None:
             return super().steps(questions, baseline, grader, seed)
-        return [self._turns(questions, baseline, grader, seed)]
+        return self._turns(questions, baseline, grader, seed)
 
     def _turns(self, questions: Sequence[Question], baseline: pa.Table, grader: PrefixGrader, seed: int) -> Steps:
         """Request each turn of the challenge; return its answers by question, turn, temperature and conversation."""
@@ -121,7 +119,7 @@ class Challenge(KnownFacts):
                 if reply is None:
                     is_stored = False
                     break
-                before = pa.concat_tables([before, turns_of(reply.answers.table, self.trials)])
+                before = pa.concat_tables([before, turns_of(reply.table, self.trials)])
             tables.append(before)
         answers = ordered_answers(questions, pa.concat_tables(tables))
         if is_stored and not answers.num_rows:

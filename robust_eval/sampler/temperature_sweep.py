@@ -7,15 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
-from robust_eval.answer import SCHEMA, Answers
+import pyarrow as pa
+
+from robust_eval.answer import SCHEMA, Answers, rows
 from robust_eval.error import UserError
-from robust_eval.model.base import Request, TrialKey
+from robust_eval.model.base import Item, Request, TrialKey
 from robust_eval.question import Question
 from robust_eval.sampler.base import PrefixGrader, prefix_grader_settings
 from robust_eval.sampler.known_facts import KnownFacts
-from robust_eval.sampler.steps import NOTHING, Step, Steps
+from robust_eval.sampler.steps import VerdictsOf
 from robust_eval.stats.frs import settled
-from robust_eval.store.keys_and_rows import rows_at
+from robust_eval.store.keys_and_rows import Tables, rows_at
 
 VerdictRule = Callable[[int, int, int], str | None]
 """Verdict by numbers of right, wrong and outstanding answers (:func:`robust_eval.stats.frs.settled`)."""
@@ -61,29 +63,77 @@ class TemperatureSweep(KnownFacts):
     def full_sampling_reasons(self) -> list[str]:
         return ["sampler.stop_on_match=true ends answers where they are right"] if self.stop_on_match else []
 
-    def early_stopping_steps(
-        self, questions: Sequence[Question], grader: PrefixGrader, seed: int, threshold: float
-    ) -> list[Steps]:
+    def early_stopping_answers(
+        self, questions: Sequence[Question], grader: PrefixGrader, seed: int, threshold: float, verdicts: VerdictsOf
+    ) -> "Waves":
         rule = cache(partial(settled, threshold=threshold))
-        return [wave_steps(request, rule) for request in self.requests(questions, grader, seed)]
+        return Waves(self.requests(questions, grader, seed), rule, verdicts)
 
 
-def wave_steps(request: Request, rule: VerdictRule) -> Steps:
-    """Sweep in waves: request no more than the breaking temperature needs; return the answers on which it rests."""
-    verdicts: Mapping[TrialKey, bool | None] = {}
-    table = SCHEMA.empty_table()
-    while (wave := next_wave(verdicts, request.temperatures, request.trials, rule))[1]:
-        missing_answers = wave[1]
-        (temperature, first), (_, last) = missing_answers[0], missing_answers[-1]
-        cached = frozenset((temperature, trial) for trial in range(first, last)) - set(missing_answers)
-        part = replace(request, temperatures=(temperature,), first_trial=first, trials=last + 1 - first, cached=cached)
-        passed = {(t, trial) for t in request.temperatures if t < temperature for trial in range(request.trials)}
-        left = replace(request, cached=frozenset(passed | verdicts.keys()))
-        reply = yield Step([part], may_follow=lambda missing, left=left: [left], adaptive=request)  # type: ignore[misc]
-        if reply is None:
-            return NOTHING
-        verdicts, table = reply.verdicts, reply.answers.table
-    return Answers(rows_at(table, wave[0], request))
+class Waves:
+    """Sweeps in waves: each requests no more than its breaking temperature needs, and has the answers on which that
+    rests. They run concurrently: each goes on as soon as its last wave is answered.
+
+    ``tables``, ``take``, … are those of :class:`~robust_eval.store.stored_model.AdaptiveAnswers`.
+    """
+
+    def __init__(self, requests: Sequence[Request], rule: VerdictRule, verdicts_of: VerdictsOf) -> None:
+        self.requests = requests
+        self.tables: dict[Item, pa.Table] = {}
+        self.finished = 0
+        """Number of finished requests."""
+        self._rule, self._verdicts_of = rule, verdicts_of
+        self._due = {request.item: request for request in requests}
+        self._verdicts: dict[Item, dict[TrialKey, bool | None]] = {item: {} for item in self._due}
+        self._awaited: dict[Item, set[TrialKey]] = {item: set() for item in self._due}
+        self._ready: dict[Item, None] = dict.fromkeys(self._due)
+        self._answers = Tables[Item](SCHEMA)
+
+    def take(self, answers: pa.Table) -> None:
+        """Add the verdicts on new or stored answers, whose rows are already in ``tables``."""
+        columns = rows(answers, "question_id", "rewrite", "temperature", "trial")
+        for (question_id, rewrite, temperature, trial), right in zip(columns, self._verdicts_of(answers), strict=True):
+            item = question_id, rewrite
+            self._verdicts[item][temperature, trial] = right
+            self._awaited[item].discard((temperature, trial))
+            self._ready[item] = None
+
+    def next(self) -> list[Request]:
+        """Return the next wave of each sweep whose previous wave has been answered since the last call."""
+        requests = []
+        for item in [item for item in self._ready if not self._awaited[item]]:
+            del self._ready[item]
+            request, (used, wave) = self._due[item], self._wave(item)
+            if not wave:
+                self._answers[item] = rows_at(self.tables.pop(item), used, request)
+                del self._due[item], self._verdicts[item], self._awaited[item]
+                self.finished += 1
+                continue
+            (temperature, first), (_, last) = wave[0], wave[-1]
+            cached = frozenset((temperature, trial) for trial in range(first, last)) - set(wave)
+            trials = last + 1 - first
+            requests.append(
+                replace(request, temperatures=(temperature,), first_trial=first, trials=trials, cached=cached)
+            )
+            self._awaited[item].update(wave)
+        return requests
+
+    def may_follow(self) -> list[Request]:
+        """Return all requests that the sweeps may still send: those from the temperature of their wave on."""
+        left = []
+        for item, request in self._due.items():
+            (temperature, _), *_ = self._wave(item)[1]
+            passed = {(t, trial) for t in request.temperatures if t < temperature for trial in range(request.trials)}
+            left.append(replace(request, cached=frozenset(passed | self._verdicts[item].keys())))
+        return left
+
+    def answers(self) -> Answers:
+        """Return the answers of all sweeps, once they are finished."""
+        return Answers(self._answers.together([request.item for request in self.requests]))
+
+    def _wave(self, item: Item) -> tuple[list[TrialKey], list[TrialKey]]:
+        request = self._due[item]
+        return next_wave(self._verdicts[item], request.temperatures, request.trials, self._rule)
 
 
 def next_wave(

@@ -92,12 +92,10 @@ class Thinking(KnownFacts):
             ]
         return planned
 
-    def steps(
-        self, questions: Sequence[Question], baseline: pa.Table | None, grader: PrefixGrader, seed: int
-    ) -> list[Steps]:
+    def steps(self, questions: Sequence[Question], baseline: pa.Table | None, grader: PrefixGrader, seed: int) -> Steps:
         """Return steps for the reasoning traces and then for the answers; for a service, one step."""
         if self.is_local:
-            return [self._after_traces(questions, grader, seed)]
+            return self._after_traces(questions, grader, seed)
         return super().steps(questions, baseline, grader, seed)
 
     def _after_traces(self, questions: Sequence[Question], grader: PrefixGrader, seed: int) -> Steps:
@@ -108,7 +106,7 @@ class Thinking(KnownFacts):
             reply = yield Step(requests, "reasoning traces", lambda missing: [*missing, *planned()[len(requests) :]])
             if reply is None:
                 return NOTHING
-            traces = reply.answers.table
+            traces = reply.table
         answers = yield from single_step(self.answer_requests(questions, traces, grader, seed))
         return answers._replace(table=ordered_answers(questions, answers.table))
 

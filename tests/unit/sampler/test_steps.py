@@ -1,13 +1,11 @@
 from collections.abc import Sequence
-from typing import Any
 
-import pytest
 from answer_rows import answer_row
 
 from robust_eval.answer import Answers, answer_table
 from robust_eval.model.base import Request
 from robust_eval.prompt.prompt import Prompt
-from robust_eval.sampler.steps import Step, Steps, plan_steps, run_steps, single_step
+from robust_eval.sampler.steps import Steps, plan_steps, run_steps, single_step
 from robust_eval.store.stored_model import StoredModel
 
 
@@ -33,23 +31,8 @@ def idle() -> Steps:
     yield
 
 
-def adaptive() -> Steps:
-    yield Step([request("b")], adaptive=request("b"))
-    return Answers(answer_table([]))
-
-
-def verdicts(table: Any) -> list[bool | None]:
-    return [True] * table.num_rows
-
-
 def test_steps_that_need_no_request_end_with_their_answers():
-    for steps, ids in (([idle()], ["known"]), ([single_step([request("a")]), idle()], ["a", "known"])):
-        table = run_steps(Stored(), steps, "test", verdicts).table
-        assert sorted(table["question_id"].to_pylist()) == ids
-    missing, answers = plan_steps(Stored(), [idle(), single_step([request("a")])], verdicts)
-    assert (missing, answers is not None and answers.table.num_rows) == ([], 2)
-
-
-def test_adaptive_steps_beside_others_are_refused_which_would_be_forgotten():
-    with pytest.raises(ValueError, match="either only adaptive steps or only steps that are not"):
-        run_steps(Stored(), [single_step([request("a")]), adaptive()], "test", verdicts)
+    for steps, name in ((idle, "known"), (lambda: single_step([request("a")]), "a")):
+        assert run_steps(Stored(), steps(), "test").table["question_id"].to_pylist() == [name]
+        missing, answers = plan_steps(Stored(), steps())
+        assert (missing, answers is not None and answers.table.num_rows) == ([], 1)

@@ -15,8 +15,7 @@ from robust_eval.prompt.prompt import Prompt, prompt_for
 from robust_eval.prompt.templates import FEW_SHOT
 from robust_eval.question import Question
 from robust_eval.sampler.base import greedy_requests
-from robust_eval.sampler.steps import ConcurrentSteps
-from robust_eval.sampler.temperature_sweep import TemperatureSweep, next_wave, wave_steps
+from robust_eval.sampler.temperature_sweep import TemperatureSweep, Waves, next_wave
 from robust_eval.stats.frs import breaking_temperature, settled
 from robust_eval.store.keys_and_rows import merge_answers
 
@@ -168,8 +167,7 @@ def verdicts(table: pa.Table) -> list[bool | None]:
 
 
 def test_nothing_is_asked_while_answers_of_a_wave_are_awaited_and_nothing_that_is_there():
-    steps = wave_steps(OF_TEN, HALF)
-    waves = ConcurrentSteps([(steps, next(steps))], verdicts)
+    waves = Waves([OF_TEN], HALF, verdicts)
 
     def take(*found: tuple[float, int, bool | None]) -> None:
         came = answers(*found)
