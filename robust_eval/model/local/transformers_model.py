@@ -3,8 +3,8 @@
 import logging
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import asdict, replace
-from functools import cached_property
-from itertools import cycle, islice
+from functools import cache, cached_property, partial
+from itertools import chain, cycle, islice
 from typing import Any
 
 import numpy as np
@@ -141,7 +141,7 @@ class TransformersModel(LanguageModel):
                 together = sorted(together, key=lambda pair: len(pair[0]))
             for block in blocks(
                 together,
-                lambda: self._max_answers or max(1, fit),
+                lambda: min(self._max_answers or max(1, fit), max_answers),
                 sizes.padding if packs else 0,
                 lambda: sizes.prompt_tokens,
             ):
@@ -187,23 +187,9 @@ class TransformersModel(LanguageModel):
         """Generate the loaded model's reply to each request, in their order; ``stop`` are additional stop strings."""
         order = sorted(range(len(encoded)), key=lambda place: len(encoded[place][0]))
         ascending = [encoded[place] for place in order]
-        batch_context = BatchContext.of(ascending)
-        prefixes, packs = self._prefixes_after(batch_context, encoded)
-        size = bytes_per_question(
-            self.model, packs, len(batch_context.longest[-1]), batch_context.answers, batch_context.new_tokens
-        )
-        fit = max(1, free_memory(self.model.device) // 2 // (size // batch_context.answers))
-        sizes, max_answers = self.config.block_sizes, self.config.max_answers_at_once
-        results: list[Reply] = []
-        for block in blocks(
-            ascending,
-            lambda: min(self._max_answers or fit, max_answers),
-            sizes.padding if packs else 0,
-            lambda: sizes.prompt_tokens,
-        ):
-            for replies in self._replies(prefixes, block, stop):
-                results += replies
-        return [results[order.index(place)] for place in range(len(encoded))]
+        items = {request.item for _, request in encoded}
+        replies = list(chain.from_iterable(self._in_blocks(ascending, items, BatchContext.of(ascending), stop)))
+        return [replies[order.index(place)] for place in range(len(encoded))]
 
     def _prefixes_after(
         self, batch_context: BatchContext, encoded: Sequence[tuple[list[int], Request]]
@@ -304,17 +290,16 @@ class TransformersModel(LanguageModel):
             vocabulary = self.texts.stopping_at(stop, requests[0].first_line)
         if enumeration is None:
             sampled = sample_answers(prefixes, requests, prompts, vocabulary, self.generation)
-            completions = [
-                self._sampled_completions(r, paths, len(p))
-                for r, paths, p in zip(requests, sampled, prompts, strict=True)
+            return [
+                Reply(request, self._sampled_completions(request, paths, len(prompt)))
+                for request, paths, prompt in zip(requests, sampled, prompts, strict=True)
             ]
-            return [Reply(request, answers) for request, answers in zip(requests, completions, strict=True)]
         enumerate_block = enumerate_choices if enumeration.choices else enumerate_answers
         trees = enumerate_block(prefixes, requests, prompts, vocabulary, self.generation)
-        completions = [
-            self._enumerated_completions(r, tree, len(p)) for r, tree, p in zip(requests, trees, prompts, strict=True)
+        return [
+            Reply(request, self._enumerated_completions(request, tree, len(prompt)), tree.curve)
+            for request, tree, prompt in zip(requests, trees, prompts, strict=True)
         ]
-        return [Reply(r, answers, tree.curve) for r, answers, tree in zip(requests, completions, trees, strict=True)]
 
     def _can_pack(self, batch_context: BatchContext) -> bool:
         """Return whether packed prefixes reproduce the loaded model's logits at the lengths of these prompts.
@@ -347,15 +332,12 @@ class TransformersModel(LanguageModel):
         return bool(self._packs)
 
     def _sampled_completions(self, request: Request, paths: TokenPaths, prompt_tokens: int) -> list[Completion]:
-        read: dict[tuple[int, ...], tuple[str, int]] = {}
+        read = cache(partial(self.texts.read, first_line=request.first_line))
         completions = []
         columns = paths.temperatures, paths.trials, paths.lengths, paths.tokens
         numbers = [column.tolist() for column in (*columns, paths.token_logprobs, paths.sampling_logprobs)]
         for row, (temperature, trial, length, tokens, at_one, sampled) in enumerate(zip(*numbers, strict=True)):
-            ids = tuple(tokens[:length])
-            if ids not in read:
-                read[ids] = self.texts.read(ids, request.first_line)
-            text, answer_tokens = read[ids]
+            text, answer_tokens = read(tuple(tokens[:length]))
             top = paths.top_logprobs
             completions.append(
                 Completion(
