@@ -1,10 +1,11 @@
 """Sentence-embedding models: embeddings of texts, fit of answers to questions, and entailment between texts."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,9 +46,13 @@ class Sentences:
         """Embed all new texts together, which is faster than question by question."""
         new = [text for text in dict.fromkeys(texts) if text not in self._vectors]
         new.sort(key=len, reverse=True)  # those of about the same length together: a batch is as long as its longest
-        batches = [new[start : start + BATCH_SIZE] for start in range(0, len(new), BATCH_SIZE)]
-        for batch, vectors in zip(batches, run_parts("embedding", encoded, self._path, batches), strict=True):
-            self._vectors |= dict(zip(batch, vectors, strict=True))
+        self._vectors |= dict(zip(new, _in_batches("embedding", encoded, self._path, new), strict=True))
+
+
+def _in_batches(stage: str, work: Callable[[str, Any], Iterable[Any]], path: str, texts: Sequence[Any]) -> list[Any]:
+    """Return the results of the model at ``path`` for each text, or pair of texts; ``work`` computes them."""
+    batches = [texts[start : start + BATCH_SIZE] for start in range(0, len(texts), BATCH_SIZE)]
+    return list(chain.from_iterable(run_parts(stage, work, path, batches)))
 
 
 def encoded(path: str, texts: Sequence[str]) -> Vectors:
@@ -77,8 +82,7 @@ def fit_of_answers(path: str, pairs: Sequence[tuple[str, str]]) -> list[float]:
 
     ``pairs`` are (question, answer). UserError if the model cannot be loaded.
     """
-    batches = [pairs[start : start + BATCH_SIZE] for start in range(0, len(pairs), BATCH_SIZE)]
-    return [score for scores in run_parts("ranking", _fit, path, batches) for score in scores]
+    return _in_batches("ranking", _fit, path, pairs)
 
 
 def _fit(path: str, pairs: Sequence[tuple[str, str]]) -> list[float]:
@@ -117,34 +121,26 @@ def loaded_cross_encoder(path: str) -> Any:
     return model
 
 
-class Inference(NamedTuple):
-    """Model of natural language inference, with the index of its label for entailment."""
-
-    model: Any
-    label: int
-
-
 def entailed(path: str, pairs: Sequence[tuple[str, str]]) -> list[bool]:
     """Return for each (premise, hypothesis) whether entailment is the model's likeliest label.
 
     ``path`` is a folder, a hub id, or embedded:PACKAGE/FOLDER from the package index. UserError if the model cannot be
     loaded, or has no label for entailment.
     """
-    batches = [pairs[start : start + BATCH_SIZE] for start in range(0, len(pairs), BATCH_SIZE)]
-    return [verdict for verdicts in run_parts("entailment", _entailed, path, batches) for verdict in verdicts]
+    return _in_batches("entailment", _entailed, path, pairs)
 
 
 def _entailed(path: str, pairs: Sequence[tuple[str, str]]) -> list[bool]:
     from torch.nn import Identity
 
-    inference = inference_model(path)
-    scores = inference.model.predict(list(pairs), activation_fn=Identity())
-    return [bool(number == inference.label) for number in scores.argmax(axis=1)]
+    model, label = inference_model(path)
+    scores = model.predict(list(pairs), activation_fn=Identity())
+    return [bool(number == label) for number in scores.argmax(axis=1)]
 
 
 @lru_cache(maxsize=1)
-def inference_model(path: str) -> Inference:
-    """Load the entailment model, once; UserError if that fails, or no label is entailment."""
+def inference_model(path: str) -> tuple[Any, int]:
+    """Load the entailment model with the index of its label for entailment, once; UserError if that fails."""
     model = loaded_cross_encoder(path)
     labels = {int(number): str(name) for number, name in (model.model.config.id2label or {}).items()}
     entailment_labels = [number for number, name in labels.items() if name.lower() == ENTAILMENT]
@@ -154,7 +150,7 @@ def inference_model(path: str) -> Inference:
             f"but one must be {ENTAILMENT} (id2label of its config.json)"
         )
     log.info("entailment model %s", path)
-    return Inference(model, entailment_labels[0])
+    return model, entailment_labels[0]
 
 
 def resolve_model_path(kind: str, path: str) -> str:

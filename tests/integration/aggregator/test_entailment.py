@@ -59,7 +59,7 @@ def rows(question: Question, *texts: str) -> list[dict[str, object]]:
 
 def test_entailment_is_the_most_likely_of_the_labels(tiny: str):
     pairs = pairs_of(CITY, TEXTS)
-    scores = inference_model(tiny).model.predict(pairs, activation_fn=torch.nn.Identity())
+    scores = inference_model(tiny)[0].predict(pairs, activation_fn=torch.nn.Identity())
     assert entailed(tiny, pairs) == [bool(row.argmax() == 2) for row in scores]
     assert 0 < sum(entailed(tiny, pairs)) < len(pairs)
 
