@@ -62,12 +62,16 @@ class PromptEncoder:
         self._date = template.date
         if template.enable_thinking is not None:
             self._options["enable_thinking"] = template.enable_thinking
+        self._system_role = bool(template.system_role)
         if self._chat:
-            _refuse_hidden_question(tokenizer)
-        has_system_role = (
-            _shows_system_role(tokenizer) if self._chat and template.system_role is None else template.system_role
-        )
-        self._system_role = self._chat and bool(has_system_role)
+            shown = _shown(tokenizer, Prompt("", (), "QUESTION"))
+            if shown is not None and "question" not in shown.lower():  # the first refused prompt ends the run
+                raise UserError(
+                    "the model's chat template does not show the question (perhaps it takes only lists of text and "
+                    "images): set model.prompt_style=plain"
+                )
+            if template.system_role is None:  # some templates refuse a system message, and some drop it silently
+                self._system_role = "SYSTEM LINE" in (_shown(tokenizer, Prompt("SYSTEM LINE", (), "question")) or "")
 
     def __call__(self, prompt: Prompt) -> list[int]:
         if not self._chat:
@@ -104,30 +108,14 @@ class PromptEncoder:
         return in_order([(self(request.prompt), request) for request in requests])
 
 
-def _shows_system_role(tokenizer: Any) -> bool:
-    """Return whether the tokenizer's chat template shows a system message; some raise, and some drop it silently."""
-    from jinja2 import TemplateError
-
-    messages = Prompt("SYSTEM LINE", (), "question").messages()
-    try:
-        return "SYSTEM LINE" in tokenizer.apply_chat_template(messages, tokenize=False)
-    except (TemplateError, TypeError):
-        return False
-
-
-def _refuse_hidden_question(tokenizer: Any) -> None:
-    """Raise UserError if the tokenizer's chat template drops the text of a user silently."""
+def _shown(tokenizer: Any, prompt: Prompt) -> str | None:
+    """Return a prompt as the tokenizer's chat template shows it; None if the template refuses it."""
     from jinja2 import TemplateError
 
     try:
-        text: str = tokenizer.apply_chat_template(Prompt("", (), "QUESTION").messages(), tokenize=False)
+        return str(tokenizer.apply_chat_template(prompt.messages(), tokenize=False))
     except (TemplateError, TypeError):
-        return  # the first prompt ends the run
-    if "question" not in text.lower():
-        raise UserError(
-            "the model's chat template does not show the question (perhaps it takes only lists of text and images): "
-            "set model.prompt_style=plain"
-        )
+        return None
 
 
 _SEPARATOR = "\n\n"
