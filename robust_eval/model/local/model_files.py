@@ -40,7 +40,10 @@ def _digests(place: Path, files: dict[str, Path]) -> dict[str, str]:
     The digest of a file is cached until its size or time changes, because weights take seconds to read.
     """
     cache_file = cache_folder() / "hashes" / f"{hashlib.sha256(str(place.resolve()).encode()).hexdigest()}.json"
-    stored = _stored_digests(read_cached(cache_file))
+    try:
+        stored = json.loads(read_cached(cache_file) or "{}")
+    except ValueError:
+        stored = {}
     digests = {}
     for name, file in files.items():
         status = file.stat()
@@ -49,18 +52,10 @@ def _digests(place: Path, files: dict[str, Path]) -> dict[str, str]:
             digests[name] = stored[name]
         else:
             with open(file, "rb") as content:
-                digests[name] = stamp, hashlib.file_digest(content, "sha256").hexdigest()
+                digests[name] = [stamp, hashlib.file_digest(content, "sha256").hexdigest()]
     if digests != stored:
         write_cached(cache_file, json.dumps(digests))
     return {name: digest for name, (_, digest) in digests.items()}
-
-
-def _stored_digests(text: str | None) -> dict[str, tuple[list[int], str]]:
-    """Return the cached stamps and digests of the files in a model's folder, by name; none if unreadable."""
-    try:
-        return {name: (stamp, digest) for name, (stamp, digest) in json.loads(text or "{}").items()}
-    except (ValueError, TypeError, AttributeError):
-        return {}
 
 
 def no_model(path: str) -> str:

@@ -60,7 +60,7 @@ def test_a_file_is_read_once_as_long_as_it_stays(folder: Path, monkeypatch: pyte
     assert read == [str(folder / "config.json")]
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff", b"{", b"7", b"[]", b'{"config.json": 7}', b'{"config.json": [1]}'])
+@pytest.mark.parametrize("content", [b"", b"\xff", b"{"])
 def test_a_memory_that_cannot_be_read_is_made_anew(folder: Path, cache: Path, content: bytes):
     before = folder_hash(folder)
     (file,) = (cache / "hashes").iterdir()
