@@ -5,7 +5,7 @@ import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +30,7 @@ from robust_eval.prompt.reasoning_budget import read_reasoning
 from robust_eval.question import Question
 from robust_eval.runtime.text import enumerated, excerpt
 from robust_eval.sampler.base import ORDER, REASONING, TURN, NothingKeptError, ordered_answers
-from robust_eval.sampler.challenge import Challenge
-from robust_eval.sampler.exact import Exact
 from robust_eval.sampler.known_facts import SELECTIONS
-from robust_eval.sampler.perturbation import ChoiceOrders, Perturbation
-from robust_eval.sampler.repetition import Repetition
-from robust_eval.sampler.temperature_sweep import TemperatureSweep
-from robust_eval.sampler.thinking import Thinking
 
 log = logging.getLogger(__name__)
 
@@ -108,7 +102,7 @@ class RecordedAnswers:
 
     def check_questions(self, questions: Sequence[Question]) -> None:
         """Raise UserError if a recorded answer belongs to none of a data set's ``questions``."""
-        ids = self._answers()["question_id"]
+        ids = self._answers["question_id"]
         is_question = pc.is_in(ids, value_set=pa.array([question.id for question in questions], pa.string()))
         foreign = ids.filter(pc.invert(is_question))
         if len(foreign):
@@ -120,7 +114,7 @@ class RecordedAnswers:
 
     def usable_questions(self, questions: Sequence[Question]) -> list[Question]:
         """Return the questions with a recorded answer."""
-        ids_in_file = set(self._answers()["question_id"].unique().to_pylist())
+        ids_in_file = set(self._answers["question_id"].unique().to_pylist())
         with_answers = [question for question in questions if question.id in ids_in_file]
         if len(with_answers) < len(questions):
             log.warning("%s: %d questions without answers are left out", self.file, len(questions) - len(with_answers))
@@ -162,22 +156,45 @@ class RecordedAnswers:
 
     def _by_sampler(self) -> dict[str, pa.Table]:
         """Return the recorded answers of each sampler without the baseline, in the order of their first ones."""
-        sampled = self._answers().filter(pc.field(SAMPLER) != GREEDY)
+        sampled = self._answers.filter(pc.field(SAMPLER) != GREEDY)
         names = sampled[SAMPLER].unique().to_pylist()
         return {name: sampled.filter(pc.equal(sampled[SAMPLER], name)).drop_columns(SAMPLER) for name in names}
 
     def _baseline(self) -> pa.Table:
-        return self._answers().filter(pc.field(SAMPLER) == GREEDY)
+        return self._answers.filter(pc.field(SAMPLER) == GREEDY)
 
+    @cached_property
     def _answers(self) -> pa.Table:
-        """Return all recorded answers, in the order of the file; an unchanged file is read once."""
+        """All recorded answers, in the order of the file, which is read once. UserError where they cannot be scored."""
         try:
-            status = Path(self.file).stat()
+            Path(self.file).stat()
         except OSError as problem:
             raise UserError(f"sampler.recorded.file: {self.file} cannot be read: {problem.strerror}") from problem
-        stamp = (status.st_size, status.st_mtime_ns, status.st_ino)
-        table = _read(self.file, tuple(sorted(self.columns.items())), self.temperature, stamp)
-        if self.selection != "none" and not pc.any(pc.equal(table[SAMPLER], GREEDY)).as_py():
+        table = self._file.read(self.temperature)
+        for row, form in enumerate(table["form"].to_pylist()):
+            if form and not any(read(form) for read in _FORMS):
+                raise self._file.refuse(
+                    row,
+                    f"{self.columns.get('form', 'form')!r} must be the order and form of choices ('choices CAB', "
+                    "'choices ABC as numbers'), a pushback ('turn 1, doubt: Are you sure?') or a reasoning budget "
+                    f"('trace 0, budget 64'), not {excerpt(form)}",
+                )
+        baseline = pc.equal(table[SAMPLER], GREEDY).to_numpy(zero_copy_only=False)
+        if baseline.all():
+            raise UserError(
+                f"{self.file} contains only baseline answers (temperature 0, or sampler {GREEDY}), which are not "
+                "scored: add others"
+            )
+        first = np.zeros(len(baseline), dtype=bool)
+        first[np.unique(groups(baseline, table["question_id"]), return_index=True)[1]] = True
+        other = baseline & ((table["rewrite"].to_numpy() > 0) | ~first)
+        if other.any():
+            raise self._file.refuse(
+                int(np.argmax(other)),
+                f"a question must have only one baseline answer (temperature 0, or sampler {GREEDY}; rewrite 0): "
+                "remove the others",
+            )
+        if self.selection != "none" and not baseline.any():
             raise UserError(
                 f"sampler.recorded.selection={self.selection} needs answers at temperature 0, but {self.file} has "
                 "none: set sampler.recorded.selection=none"
@@ -209,46 +226,5 @@ class RecordedConditions:
         self.axis = TURN if has_turns else REASONING if has_reasoning else arranged or _AXES.get(name, axis_of_file)
 
 
-_AXES = {
-    "challenge": Challenge.axis,
-    "thinking": Thinking.axis,
-    "temperature_sweep": TemperatureSweep.axis,
-    "exact": Exact.axis,
-    "perturbation": Perturbation.axis,
-    "order": ChoiceOrders.axis,
-    "repetition": Repetition.axis,
-}
-"""Axes of the samplers of this package, by their names in the files of a run."""
-
-
-@lru_cache(maxsize=1)
-def _read(
-    file: str, columns: tuple[tuple[str, str], ...], temperature: float | None, stamp: tuple[int, ...]
-) -> pa.Table:
-    """Return the recorded answers in a file; ``stamp`` changes with the file. UserError where they cannot be scored."""
-    source = AnswerFile(Path(file), dict(columns))
-    table = source.read(temperature)
-    for row, form in enumerate(table["form"].to_pylist()):
-        if form and not any(read(form) for read in _FORMS):
-            raise source.refuse(
-                row,
-                f"{dict(columns).get('form', 'form')!r} must be the order and form of choices ('choices CAB', 'choices "
-                "ABC as numbers'), a pushback ('turn 1, doubt: Are you sure?') or a reasoning budget ('trace 0, budget "
-                f"64'), not {excerpt(form)}",
-            )
-    baseline = pc.equal(table[SAMPLER], GREEDY).to_numpy(zero_copy_only=False)
-    if baseline.all():
-        raise UserError(
-            f"{file} contains only baseline answers (temperature 0, or sampler {GREEDY}), which are not scored: add "
-            "others"
-        )
-    first = np.zeros(len(baseline), dtype=bool)
-    first[np.unique(groups(baseline, table["question_id"]), return_index=True)[1]] = True
-    other = baseline & ((table["rewrite"].to_numpy() > 0) | ~first)
-    if other.any():
-        raise source.refuse(
-            int(np.argmax(other)),
-            f"a question must have only one baseline answer (temperature 0, or sampler {GREEDY}; rewrite 0): remove "
-            "the others",
-        )
-    return table
+_AXES = {"temperature_sweep": "temperature", "exact": "temperature", "perturbation": "rewrite", "repetition": "trial"}
+"""Axes of the samplers of this package whose answers have no form, by their names in the files of a run."""

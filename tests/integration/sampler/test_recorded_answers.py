@@ -396,7 +396,7 @@ def test_log_probabilities_may_be_longer_than_a_field_of_a_table_of_questions(tm
     assert len(AnswerFile(tmp_path / "a.csv", {}).read(None)["top_logprobs"][0]) == 2_000
 
 
-def test_a_file_is_read_once_until_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_run_reads_the_file_once(ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     reads: list[Path] = []
     read = AnswerFile.read
 
@@ -405,13 +405,9 @@ def test_a_file_is_read_once_until_it_changes(tmp_path: Path, monkeypatch: pytes
         return read(self, temperature)
 
     monkeypatch.setattr(AnswerFile, "read", counted)
-    file = write(tmp_path / "a.jsonl", ROW)
-    for _ in range(2):
-        assert RecordedAnswers(str(file)).conditions()["recorded"].repetitions == 1
-    assert len(reads) == 1
-    write(file, ROW, ROW)
-    assert RecordedAnswers(str(file)).conditions()["recorded"].repetitions == 2
-    assert len(reads) == 2
+    file = write(tmp_path / "a.jsonl", ROW, ROW)
+    ask("sampler=recorded", f"sampler.recorded.file={file}", "model.name=x", "metric=certainty", "dataset.limit=2")
+    assert reads == [file]
 
 
 WRONG_ROWS = Golden(CASES / "wrong_rows.jsonl")
