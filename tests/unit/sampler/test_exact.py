@@ -1,5 +1,5 @@
 import itertools
-import math
+from functools import partial
 
 import pytest
 from json_lines import cases
@@ -12,6 +12,7 @@ from robust_eval.model.base import Enumeration, Matcher, Request
 from robust_eval.prompt.prompt import prompt_for
 from robust_eval.question import Question
 from robust_eval.reader.reply import ReplyReader
+from robust_eval.sampler.base import PrefixGrader
 from robust_eval.sampler.exact import Exact
 
 FREE = Question("free", "Capital of Italy?", ("Rome", "Roma"))
@@ -27,32 +28,18 @@ class Grading(Matching):
         return MATCHER if question == FREE else super().matcher(question)
 
 
-def test_the_defaults_are_those_of_the_sweep():
-    exact = Exact()
-    assert exact.temperatures == [0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0]
-    assert (exact.max_new_tokens, exact.selection, exact.max_questions) == (5, "exact_match", 1000)
-    assert (exact.nodes, exact.precision, exact.draws, exact.max_temperature) == (128, 0.0, 8, 4.0)
-    assert (exact.estimator, exact.repetitions) == ("exact", math.inf)
-
-
 def test_free_text_is_enumerated_and_multiple_choice_asks_for_one_token():
-    exact = Exact(temperatures=[2.0, 0.5], nodes=7, max_temperature=2.0, max_new_tokens=6)
-    curve = exact.curve_temperatures()
+    exact = Exact(temperatures=[2.0, 0.5], nodes=7, max_temperature=2.0, max_new_tokens=6, precision=0.02)
+    enumeration = partial(Enumeration, 7, exact.curve_temperatures(), draws=8, precision=0.02)
     expected = [
-        Request("free", 0, prompt_for(FREE), (0.5, 2.0), 0, 6, 3, 0, 0, MATCHER, False, Enumeration(7, curve, None, 8)),
+        Request("free", 0, prompt_for(FREE), (0.5, 2.0), 0, 6, 3, 0, 0, MATCHER, False, enumeration(None)),
         *(
-            Request(q.id, 0, prompt_for(q), (0.5, 2.0), 0, 1, 3, 0, 0, None, False, Enumeration(7, curve, choices, 8))
+            Request(q.id, 0, prompt_for(q), (0.5, 2.0), 0, 1, 3, 0, 0, None, False, enumeration(choices))
             for q, choices in ((CHOICE, LetterChoices(3, 1)), (OPEN_CHOICE, LetterChoices(2, None)))
         ),
     ]
     assert exact.requests([FREE, CHOICE, OPEN_CHOICE], Grading(), seed=3) == expected
     assert [request.max_answers for request in expected] == [7, 7, 7]
-
-
-def test_the_precision_that_is_enough_goes_with_each_request():
-    (request,) = Exact(precision=0.02).requests([FREE], Grading(), seed=3)
-    assert request.enumeration is not None
-    assert request.enumeration.precision == 0.02
 
 
 @pytest.mark.parametrize(("settings", "expected"), cases(__file__, "the_curve_reaches_below_and_above_the_grid"))
@@ -81,23 +68,20 @@ def test_a_grid_of_long_fractions_is_in_the_curve_as_it_is():
 
 
 @pytest.mark.parametrize(
-    ("question", "grader"),
+    ("question", "grader", "end"),
     [
-        (Question("q7", "Why?"), Matching()),
-        (Question("q7", "Why?", ("", " ")), Matching()),
-        (Question("q7", "Why?", ("So",)), Matching("substring")),
+        (Question("q7", "Why?"), Matching(), r"grader\.contains=word"),
+        (Question("q7", "Why?", ("", " ")), Matching(), r"grader\.contains=word"),
+        (Question("q7", "Why?", ("So",)), Matching("substring"), r"grader\.contains=word"),
+        (FREE, ByReply(ReplyReader(), Matching(), first_line=False), "and reader=first_line"),
     ],
-    ids=["no accepted answer", "none that is left", "substring"],
+    ids=["no accepted answer", "none that is left", "substring", "whole reply"],
 )
-def test_answers_that_cannot_be_told_right_are_refused_in_one_sentence(question: Question, grader: Matching):
-    with pytest.raises(UserError, match=r"grade the answers to question q7: .* grader\.contains=word$"):
-        Exact().requests([FREE, question] if grader.contains == "word" else [question], grader, seed=0)
-
-
-def test_an_answer_that_is_looked_for_in_a_whole_reply_cannot_be_enumerated():
-    grader = ByReply(ReplyReader(), Matching(), first_line=False)
-    with pytest.raises(UserError, match=r"grade the answers to question free: .* and reader=first_line$"):
-        Exact().requests([FREE], grader, seed=0)
+def test_answers_that_cannot_be_told_right_are_refused_in_one_sentence(
+    question: Question, grader: PrefixGrader, end: str
+):
+    with pytest.raises(UserError, match=rf"grade the answers to question {question.id}: .* {end}$"):
+        Exact().requests([question], grader, seed=0)
 
 
 def test_letters_need_no_whole_words():

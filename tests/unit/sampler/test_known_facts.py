@@ -7,7 +7,10 @@ from answer_rows import answer_row
 from robust_eval.answer import answer_table
 from robust_eval.error import UserError
 from robust_eval.question import Question
+from robust_eval.sampler.exact import Exact
 from robust_eval.sampler.known_facts import KnownFacts
+from robust_eval.sampler.perturbation import Perturbation
+from robust_eval.sampler.temperature_sweep import TemperatureSweep
 
 QUESTIONS = [Question(f"q{index}", f"Question {index}?", ("yes",)) for index in range(6)]
 
@@ -38,19 +41,46 @@ BASELINE = graded(
 )
 
 
-def kept(**settings: object) -> list[str]:
-    return [question.id for question in KnownFacts(**settings).select(QUESTIONS, BASELINE, seed=0)]
+GRID = [0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0]
+OF_SWEEPS = {"temperatures": GRID, "max_new_tokens": 5, "selection": "exact_match", "max_questions": 1000}
 
 
-def test_the_defaults_are_those_of_the_paper():
-    facts = KnownFacts()
-    assert facts.temperatures == [0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0]
-    assert (facts.max_new_tokens, facts.selection, facts.max_questions) == (5, "exact_match", 1000)
-    assert facts.min_confidence == 0
+@pytest.mark.parametrize(
+    ("sampler", "defaults"),
+    [
+        (KnownFacts, OF_SWEEPS | {"min_confidence": 0}),
+        (TemperatureSweep, OF_SWEEPS | {"trials": 10, "estimator": "trials", "stop_on_match": False}),
+        (
+            Exact,
+            OF_SWEEPS
+            | {"nodes": 128, "precision": 0.0, "draws": 8, "max_temperature": 4.0}
+            | {"estimator": "exact", "repetitions": math.inf},
+        ),
+        (
+            Perturbation,
+            {"rewrites": 5, "temperatures": [1.0], "trials": 1, "max_new_tokens": 16, "estimator": "trials"},
+        ),
+    ],
+)
+def test_the_defaults_are_those_of_the_papers(sampler: type, defaults: dict[str, object]):
+    assert {name: getattr(sampler(), name) for name in defaults} == defaults
 
 
-def test_questions_answered_exactly_right_go_on():
-    assert kept() == ["q0", "q3", "q5"]
+@pytest.mark.parametrize(
+    ("settings", "kept"),
+    [
+        ({}, "035"),
+        ({"selection": "contains"}, "0135"),
+        ({"selection": "none"}, "012345"),
+        ({"min_confidence": 0.5}, "05"),
+    ],
+)
+def test_questions_are_kept_by_their_greedy_answers_and_confidence(settings: dict[str, object], kept: str):
+    assert KnownFacts(**settings).select(QUESTIONS, BASELINE, seed=0) == [QUESTIONS[int(place)] for place in kept]
+
+
+def test_a_model_without_temperature_0_is_not_asked_for_a_baseline_that_nothing_needs():
+    assert KnownFacts(selection="none").select(QUESTIONS, BASELINE.slice(0, 0), seed=0) == QUESTIONS
 
 
 SENTENCES = graded(
@@ -82,13 +112,6 @@ def test_a_model_that_answers_in_sentences_is_told_of_the_wider_selection(
     assert caplog.messages == [said] * bool(said)
 
 
-def test_the_selection_can_be_wider():
-    assert kept(selection="contains") == ["q0", "q1", "q3", "q5"]
-    assert kept(selection="none") == ["q0", "q1", "q2", "q3", "q4", "q5"]
-    # a model without temperature 0 is not asked for a baseline that nothing needs
-    assert KnownFacts(selection="none").select(QUESTIONS, BASELINE.slice(0, 0), seed=0) == QUESTIONS
-
-
 def test_questions_that_have_no_right_answer_are_candidates_only_where_nothing_is_selected():
     open_question = Question("open", "Why?", ())
     choice = Question("choice", "Which?", (), choices=("one", "two"), correct=1)
@@ -101,27 +124,34 @@ def test_questions_that_have_no_right_answer_are_candidates_only_where_nothing_i
         KnownFacts().candidates([open_question, unsettled])
 
 
-def test_only_questions_that_are_left_are_chosen_and_shown():
+def test_only_questions_that_are_left_are_chosen():
     assert [q.id for q in KnownFacts().select(QUESTIONS[3:], BASELINE, seed=0)] == ["q3", "q5"]
-    with pytest.raises(UserError, match=r"none of the questions passes sampler\.selection=.*: for example 'Question 2"):
-        KnownFacts().select(QUESTIONS[2:3], BASELINE, seed=0)
+
+
+NONE_RIGHT = graded(*[(f"q{i}", f"wrong {i}", False, False, 0.5) for i in range(5)])
 
 
 @pytest.mark.parametrize(
-    ("asked", "settings", "advice"),
+    ("asked", "baseline", "settings", "reason", "advice"),
     [
-        (QUESTIONS[2:3], {}, "a larger model, easier questions, or sampler.selection=contains"),
-        (QUESTIONS[2:3], {"selection": "contains"}, "a larger model, easier questions, or sampler.selection=none"),
-        (QUESTIONS[:1], {"min_confidence": 1.0}, "a lower sampler.min_confidence"),
+        (QUESTIONS[2:3], BASELINE, {}, "for example 'Question 2?' → 'no'", "sampler.selection=contains"),
+        (QUESTIONS[2:3], BASELINE, {"selection": "contains"}, "for example 'Question 2", "sampler.selection=none"),
+        (QUESTIONS[:5], NONE_RIGHT, {}, "'Question 0?' → 'wrong 0'; ", "a larger model, easier questions, or sampler."),
+        (
+            QUESTIONS[:1],
+            BASELINE,
+            {"min_confidence": 0.95},
+            "all have a confidence below min_confidence=0.95",
+            "a lower sampler.min_confidence",
+        ),
     ],
 )
-def test_a_run_that_keeps_nothing_is_advised_what_would_keep_more(asked, settings, advice):
-    with pytest.raises(UserError, match=f"; try {advice}$"):
-        KnownFacts(**settings).select(asked, BASELINE, seed=0)
-
-
-def test_answers_below_the_confidence_are_left_out():
-    assert kept(min_confidence=0.5) == ["q0", "q5"]
+def test_a_run_that_keeps_nothing_says_why_and_what_would_keep_more(asked, baseline, settings, reason, advice):
+    with pytest.raises(UserError, match=r"^none of the questions passes sampler\.selection=") as problem:
+        KnownFacts(**settings).select(asked, baseline, seed=0)
+    said, _, tried = str(problem.value).partition("; try ")
+    assert reason in said
+    assert advice in tried
 
 
 def test_a_limit_takes_questions_in_seeded_order():
@@ -130,18 +160,3 @@ def test_a_limit_takes_questions_in_seeded_order():
     assert all(len(set(ids)) == 3 for ids in chosen.values())
     assert chosen[0] == [q.id for q in facts.select(QUESTIONS, BASELINE, 0)]
     assert {question_id for ids in chosen.values() for question_id in ids} == {q.id for q in QUESTIONS}
-
-
-def test_a_run_that_keeps_nothing_says_what_was_answered():
-    nothing = graded(*[(f"q{i}", f"wrong {i}", False, False, 0.5) for i in range(5)])
-    with pytest.raises(
-        UserError, match=r"none of the questions .*: for example 'Question 0\?' → 'wrong 0'; .*larger model"
-    ):
-        KnownFacts().select(QUESTIONS[:5], nothing, seed=0)
-
-
-def test_a_run_that_keeps_nothing_for_lack_of_confidence_says_so():
-    right = graded(("q0", "yes", True, True, 0.5))
-    with pytest.raises(UserError) as problem:
-        KnownFacts(min_confidence=0.9).select(QUESTIONS[:1], right, seed=0)
-    assert "all have a confidence below min_confidence=0.9" in str(problem.value)

@@ -22,12 +22,6 @@ def asked(question: Question, text: str) -> Prompt:
     return replace(prompt_for(question), question=text)
 
 
-def test_the_defaults_are_those_of_the_paper():
-    sampler = Perturbation()
-    assert (sampler.rewrites, sampler.temperatures, sampler.trials, sampler.max_new_tokens) == (5, [1.0], 1, 16)
-    assert sampler.estimator == "trials"
-
-
 def test_each_question_and_each_of_its_rewrites_is_asked_in_a_prompt_of_its_own():
     sampler = Perturbation(temperatures=[2.0, 0.5], trials=3, max_new_tokens=7)
     texts = [

@@ -32,13 +32,6 @@ class Grading(Matching):
         return self.matchers[question.id]
 
 
-def test_the_defaults_are_those_of_the_paper():
-    sweep = TemperatureSweep()
-    assert sweep.temperatures == [0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0]
-    assert (sweep.trials, sweep.max_new_tokens, sweep.selection, sweep.max_questions) == (10, 5, "exact_match", 1000)
-    assert (sweep.estimator, sweep.stop_on_match) == ("trials", False)
-
-
 @pytest.mark.parametrize(("wanted", "kept"), [(10, 20), (30, 30)])
 def test_every_question_is_asked_for_one_greedy_answer_with_the_log_probabilities_that_are_wanted(
     wanted: int, kept: int
