@@ -45,7 +45,7 @@ from robust_eval.sampler.base import (
 from robust_eval.sampler.recorded_answers import RecordedAnswers
 from robust_eval.sampler.steps import Steps, plan_steps, run_steps
 from robust_eval.sampler.thinking import Thinking
-from robust_eval.store.stored_model import StoredModel
+from robust_eval.store.stored_model import AdaptiveAnswers, StoredModel
 
 log = logging.getLogger(__name__)
 

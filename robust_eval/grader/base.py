@@ -4,7 +4,6 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,9 +12,8 @@ import pyarrow as pa
 from robust_eval.answer import ABSTAINED, ABSTENTION, NO_ANSWER, NO_REPLY, rows, with_columns
 from robust_eval.error import UserError
 from robust_eval.grader.accepted import accepted_answers, comparable, holds
-from robust_eval.model.base import Matcher, Request
+from robust_eval.model.base import LetterChoices, Matcher, Request
 from robust_eval.model.model_config import ModelConfig
-from robust_eval.model.token_texts import Ids, TokenTexts
 from robust_eval.normalization import first_line, forms, normalize
 from robust_eval.question import LETTERS, Question
 from robust_eval.reader.abstention import abstains
@@ -32,7 +30,6 @@ NO_VERDICT = "no verdict"
 """Reason of an error in a reply with an answer: the judge gave no verdict."""
 _OPPOSITE = {"yes": "no", "no": "yes", "true": "false", "false": "true"}
 _LEADING_YES_NO = re.compile(r"\W*(yes|no|true|false)\s*(?:[,.;:!]|[–—]|\s-\s)", re.I)
-_ONE_LETTER = re.compile(rb"[\W_]*[A-Za-z][\W_]*")
 NO_JUDGE = "aggregator.model=judge needs a judge: set grader=judge"
 
 
@@ -99,33 +96,6 @@ class FreeReply(NamedTuple):
     def references(self) -> list[str]:
         """Accepted answers to the question as natural text, without those that normalise to nothing."""
         return comparable(self.question.answers)
-
-
-@dataclass(frozen=True)
-class LetterChoices:
-    """Choices of one question as letters, each a reply of a single token."""
-
-    count: int
-    correct: int | None
-    strict: bool = False
-
-    @property
-    def identity(self) -> str:
-        """Text that differs for choices whose verdicts may differ."""
-        return f"letters {self.count} {self.correct}{' strict' if self.strict else ''}"
-
-    def tokens(self, texts: TokenTexts) -> list[Ids]:
-        """Return the ids of the tokens of each choice's letter: "B", " B", "B." and the like."""
-        return _tokens_by_letter(texts, self.count, self.strict)
-
-
-@lru_cache(maxsize=64)
-def _tokens_by_letter(texts: TokenTexts, choices: int, strict: bool) -> list[Ids]:
-    letters = [
-        anchored_letter(raw.decode("utf-8", "replace"), choices, strict) if _ONE_LETTER.fullmatch(raw) else None
-        for raw in texts.raw
-    ]
-    return [np.flatnonzero([chosen == letter for chosen in letters]) for letter in LETTERS[:choices]]
 
 
 @dataclass

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from robust_eval.answer import GRADED_COLUMNS, rows, with_columns
 from robust_eval.error import UserError
 from robust_eval.grader.base import Grader
-from robust_eval.model.base import Choices, Matcher
+from robust_eval.model.base import LetterChoices, Matcher
 from robust_eval.normalization import normalised_form
 from robust_eval.prompt.arrangement import FORMS, Arrangement, read_arrangement
 from robust_eval.question import LETTERS, Question
@@ -110,7 +110,7 @@ class ReplyGrader:
         """Return the grader's matcher of unfinished answers; None if a local model's reply is read as a whole."""
         return self.grader.matcher(question) if self.first_line or self.served else None
 
-    def choices(self, question: Question) -> Choices | None:
+    def choices(self, question: Question) -> LetterChoices | None:
         """Return the grader's letters of a multiple-choice question, whatever the reader."""
         return self.grader.choices(question)
 

@@ -1,8 +1,10 @@
 """Base class of language models, the requests to them, and their replies."""
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import groupby, product
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -11,6 +13,8 @@ import numpy as np
 from robust_eval.error import UserError
 from robust_eval.model.token_texts import Ids, Mask, TokenTexts
 from robust_eval.prompt.prompt import Prompt
+from robust_eval.question import LETTERS
+from robust_eval.reader.letters import anchored_letter
 from robust_eval.stats.interval import Floats as Floats
 
 Item = tuple[str, int]
@@ -19,19 +23,34 @@ TrialKey = tuple[float, int]
 """Temperature and trial of an answer."""
 
 
-class Choices(Protocol):
-    """Choices of one multiple-choice question, and the tokens that choose them."""
+_ONE_LETTER = re.compile(rb"[\W_]*[A-Za-z][\W_]*")
+
+
+@dataclass(frozen=True)
+class LetterChoices:
+    """Choices of one question as letters, each a reply of a single token."""
+
+    count: int
+    correct: int | None
+    strict: bool = False
 
     @property
     def identity(self) -> str:
-        """Identifier, equal for choices with the same tokens and the same correct one."""
-
-    @property
-    def correct(self) -> int | None:
-        """Index of the correct choice."""
+        """Text that differs for choices whose verdicts may differ."""
+        return f"letters {self.count} {self.correct}{' strict' if self.strict else ''}"
 
     def tokens(self, texts: TokenTexts) -> list[Ids]:
-        """Return for each choice the tokens that choose it as a whole reply."""
+        """Return the ids of the tokens of each choice's letter: "B", " B", "B." and the like."""
+        return _tokens_by_letter(texts, self.count, self.strict)
+
+
+@lru_cache(maxsize=64)
+def _tokens_by_letter(texts: TokenTexts, choices: int, strict: bool) -> list[Ids]:
+    letters = [
+        anchored_letter(raw.decode("utf-8", "replace"), choices, strict) if _ONE_LETTER.fullmatch(raw) else None
+        for raw in texts.raw
+    ]
+    return [np.flatnonzero([chosen == letter for chosen in letters]) for letter in LETTERS[:choices]]
 
 
 class NextTokens(NamedTuple):
@@ -70,7 +89,7 @@ class Enumeration:
     """Maximum number of evaluated prefixes."""
     temperatures: tuple[float, ...]
     """Temperatures of the accuracy curve: 1, those of the request, and others."""
-    choices: Choices | None = None
+    choices: LetterChoices | None = None
     """Choices of a multiple-choice question, which is answered by one token."""
     draws: int = 8
     """Number of draws at each temperature of the request at which a model with top-k log-probabilities cannot be

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from robust_eval.answer import DEFAULT_TEMPERATURE
 from robust_eval.error import UserError
-from robust_eval.model.base import Choices, Matcher, Request, Temperatures
+from robust_eval.model.base import LetterChoices, Matcher, Request, Temperatures
 from robust_eval.prompt.arrangement import Arrangement, shown_signs
 from robust_eval.prompt.prompt import prompt_for
 from robust_eval.question import Question
@@ -107,7 +107,7 @@ class PrefixGrader(Protocol):
     def matcher(self, question: Question) -> Matcher | None:
         """Return the grader's matcher of right answers to a question; None where only whole replies can be graded."""
 
-    def choices(self, question: Question) -> Choices | None:
+    def choices(self, question: Question) -> LetterChoices | None:
         """Return the grader's choices of a multiple-choice question; None for other questions."""
 
 

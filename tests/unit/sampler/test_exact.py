@@ -5,10 +5,9 @@ import pytest
 from json_lines import cases
 
 from robust_eval.error import UserError
-from robust_eval.grader.base import LetterChoices
 from robust_eval.grader.matching import Matching
 from robust_eval.grader.reply_grader import ReplyGrader as ByReply
-from robust_eval.model.base import Enumeration, Matcher, Request
+from robust_eval.model.base import Enumeration, LetterChoices, Matcher, Request
 from robust_eval.prompt.prompt import prompt_for
 from robust_eval.question import Question
 from robust_eval.reader.reply import ReplyReader

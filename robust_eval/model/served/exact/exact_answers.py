@@ -17,11 +17,11 @@ from robust_eval.answer import SERVED
 from robust_eval.model.base import (
     FURTHER_DRAWS,
     TOKENS_PER_PREFIX,
-    Choices,
     Completion,
     EnumeratedAnswers,
     Enumeration,
     Floats,
+    LetterChoices,
     Reply,
     Request,
     calls,
@@ -323,7 +323,7 @@ class ChoiceShares:
 
 
 def choice_shares(
-    choices: Choices, tokens: Sequence[TopKToken], temperatures: Sequence[float], coverage: TopKCoverage
+    choices: LetterChoices, tokens: Sequence[TopKToken], temperatures: Sequence[float], coverage: TopKCoverage
 ) -> ChoiceShares:
     """Return the shares of choices by the top-k tokens of the first position; unseen tokens count as no choice."""
     indices = _token_indices(choices, tokens)
@@ -335,7 +335,7 @@ def choice_shares(
     return ChoiceShares(lower, likely, np.clip(1 - same_side, lower, 1), representatives)
 
 
-def drawn_shares(choices: Choices, position: Position, temperature: float) -> Floats:
+def drawn_shares(choices: LetterChoices, position: Position, temperature: float) -> Floats:
     """Return (C + 1,) the estimate of each choice's share from a draw: by the probabilities of the top-k tokens if the
     drawn one is among them, or else by the drawn one.
     """
@@ -346,7 +346,7 @@ def drawn_shares(choices: Choices, position: Position, temperature: float) -> Fl
     return np.array([float(len(ids)) for ids in _token_indices(choices, [chosen])])
 
 
-def _token_indices(choices: Choices, tokens: Sequence[TopKToken]) -> list[np.ndarray]:
+def _token_indices(choices: LetterChoices, tokens: Sequence[TopKToken]) -> list[np.ndarray]:
     """Return the indices of the tokens of each choice, and of those of none."""
     chosen = choices.tokens(TokenTexts([token.text for token in tokens]))
     taken = np.concatenate([np.empty(0, dtype=np.intp), *chosen])

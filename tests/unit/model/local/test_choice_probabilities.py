@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 from toy_language import Table
 
-from robust_eval.grader.base import LetterChoices
-from robust_eval.model.base import Enumeration, Request
+from robust_eval.model.base import Enumeration, LetterChoices, Request
 from robust_eval.model.generation import Generation
 from robust_eval.model.local.exact_tree import enumerate_choices
 from robust_eval.model.local.vocabulary import Vocabulary

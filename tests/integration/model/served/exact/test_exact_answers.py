@@ -18,8 +18,7 @@ from toy_served import CAN, NAMED, request, stored
 
 from robust_eval.answer import rows
 from robust_eval.error import UserError
-from robust_eval.grader.base import LetterChoices
-from robust_eval.model.base import Enumeration, Reply, Request
+from robust_eval.model.base import Enumeration, LetterChoices, Reply, Request
 from robust_eval.model.served.openai import OpenAI
 from robust_eval.model.served.probe import Capabilities
 from robust_eval.model.served.served_model import ServedModel
