@@ -12,7 +12,7 @@ from robust_eval.answer import NO_REPLY, SCHEMA, Answers, rows, with_columns
 from robust_eval.error import UserError
 from robust_eval.model.base import Request
 from robust_eval.prompt.prompt import Prompt, prompt_for
-from robust_eval.prompt.pushback import Pushback, PushbackWriter, read_pushback, shown_choice
+from robust_eval.prompt.pushback import Pushback, PushbackWriter, shown_choice
 from robust_eval.prompt.templates import CHALLENGES, CHALLENGING, read_templates
 from robust_eval.question import LETTERS, Question
 from robust_eval.reader.reasoning import without_reasoning
@@ -108,74 +108,45 @@ class Challenge(KnownFacts):
             later = [each for each in self.requests(questions, grader, seed) if turn_of(each) > turn]
             return [*missing, *(replace(each, temperatures=(temperature,)) for each in later)]
 
+        writer, first = self._pushback_writer(questions, seed), _first_replies(questions, baseline)
+        by_id = {question.id: question for question in questions if question.id in first}
         tables, is_stored = [SCHEMA.empty_table()], True
         for temperature in self.temperatures:
-            before = SCHEMA.empty_table()
+            # the last prompt of each conversation, and the reply to it
+            conversations = {
+                (name, conversation): (prompt_for(question, prompts=self.prompts), first[name][0])
+                for name, question in by_id.items()
+                for conversation in range(self.trials)
+            }
             for turn in range(1, self.turns + 1):
-                requests = self.turn_requests(turn, temperature, questions, baseline, before, grader, seed)
+                requests = {}
+                for (name, conversation), (prompt, text) in conversations.items():
+                    challenge = writer.challenge(by_id[name], first[name][1], conversation, turn)
+                    if challenge is not None:
+                        continued = prompt.continued(_words(text), challenge.words)
+                        request = self._request(by_id[name], conversation, challenge, continued, grader, seed)
+                        requests[name, conversation] = replace(request, temperatures=(temperature,))
                 if not requests:
                     break
-                reply = yield Step(requests, f"turn {turn} of {self.turns}", partial(may_follow, turn, temperature))
+                step = Step(
+                    [*requests.values()], f"turn {turn} of {self.turns}", partial(may_follow, turn, temperature)
+                )
+                reply = yield step
                 if reply is None:
                     is_stored = False
                     break
-                before = pa.concat_tables([before, turns_of(reply.table, self.trials)])
-            tables.append(before)
+                tables.append(turns_of(reply.table, self.trials))
+                conversations = {
+                    (name, conversation): (requests[name, conversation].prompt, text)
+                    for name, conversation, text, outcome in rows(tables[-1], "question_id", "trial", "text", "outcome")
+                    if outcome not in NO_REPLY  # a missing reply ends its conversation
+                }
         answers = ordered_answers(questions, pa.concat_tables(tables))
         if is_stored and not answers.num_rows:
             raise UserError(
                 "sampler.challenge.challenges has no sentence that fits an answer of this data set: add one"
             )
         return Answers(answers)
-
-    def turn_requests(
-        self,
-        turn: int,
-        temperature: float,
-        questions: Sequence[Question],
-        baseline: pa.Table,
-        before: pa.Table,
-        grader: PrefixGrader,
-        seed: int,
-    ) -> list[Request]:
-        """Return the requests of one turn of the challenge, from 1, at one temperature.
-
-        ``baseline`` are the graded greedy answers, ``before`` the answers at earlier turns (:func:`turns_of`). A
-        missing reply ends its conversation.
-        """
-        writer = self._pushback_writer(questions, seed)
-        columns = ("question_id", "text", "answer", "label", "outcome")
-        first = {name: rest for name, *rest in rows(baseline, *columns) if rest[-1] not in NO_REPLY}
-        replies: dict[tuple[str, int], list[tuple[str, str]]] = {}
-        row_columns = ("question_id", "trial", "rewrite", "form", "text", "outcome")
-        for name, conversation, _, form, text, outcome in sorted(rows(before, *row_columns), key=lambda row: row[:3]):
-            if outcome not in NO_REPLY:
-                challenge = read_pushback(form)
-                assert challenge is not None
-                replies.setdefault((name, conversation), []).append((challenge.words, text))
-        requests = []
-        for question in questions:
-            if question.id not in first:
-                continue
-            text, answer, label, _ = first[question.id]
-            first_answer = answer or None
-            if question.choices:  # a choice is quoted with its letter
-                is_letter = bool(label) and label in LETTERS[: len(question.choices)]
-                first_answer = shown_choice(question, LETTERS.index(label)) if is_letter else None
-            for conversation in range(self.trials):
-                prompt = prompt_for(question, prompts=self.prompts)
-                reply, earlier_turns = text, replies.get((question.id, conversation), [])
-                if len(earlier_turns) < turn - 1:
-                    continue
-                for words, next_reply in earlier_turns:
-                    prompt, reply = prompt.continued(_words(reply), words), next_reply
-                challenge = writer.challenge(question, first_answer, conversation, turn)
-                if challenge is None:
-                    continue
-                prompt = prompt.continued(_words(reply), challenge.words)
-                request = self._request(question, conversation, challenge, prompt, grader, seed)
-                requests.append(replace(request, temperatures=(temperature,)))
-        return requests
 
     def _request(
         self,
@@ -196,6 +167,22 @@ class Challenge(KnownFacts):
             names = ", ".join(sentences) or f"none: {CHALLENGES} is missing"
             raise UserError(f"sampler.challenge.pushbacks: {self.challenges} has no {missing[0]}; it has {names}")
         return PushbackWriter({kind: sentences[kind] for kind in self.pushbacks}, questions, seed)
+
+
+def _first_replies(questions: Sequence[Question], baseline: pa.Table) -> dict[str, tuple[str, str | None]]:
+    """Return by question its reply at turn 0, unless it is missing, and the answer as a pushback quotes it: a choice
+    with its letter.
+    """
+    choices = {question.id: question for question in questions if question.choices}
+    replies = {}
+    for name, text, answer, label, outcome in rows(baseline, "question_id", "text", "answer", "label", "outcome"):
+        quoted = answer or None
+        if name in choices:
+            is_letter = bool(label) and label in LETTERS[: len(choices[name].choices)]
+            quoted = shown_choice(choices[name], LETTERS.index(label)) if is_letter else None
+        if outcome not in NO_REPLY:
+            replies[name] = text, quoted
+    return replies
 
 
 def turn_of(request: Request) -> int:

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from answer_rows import answer_row
 
-from robust_eval.answer import answer_table
+from robust_eval.answer import Answers, answer_table
 from robust_eval.error import UserError
 from robust_eval.grader.matching import Matching
 from robust_eval.model.base import Request
@@ -23,14 +23,18 @@ def replied(question: Question, text: str, rewrite: int = 0, **other) -> dict:
     return answer_row(question.id, rewrite=rewrite, text=text, label=label) | {"answer": text} | other
 
 
-def asked(sampler: Challenge, turn: int, before: list[dict], baseline: list[dict], questions=(FRANCE,)):
-    tables = (answer_table(baseline), turns_of(answer_table(before), sampler.trials))
-    return sampler.turn_requests(turn, 0.5, list(questions), *tables, Matching(), 3)
+def asked(sampler: Challenge, baseline: list[dict], *replies: list[dict], questions=(FRANCE,)) -> list[Request]:
+    """The requests after the greedy answers and the replies to each turn."""
+    steps = sampler.steps(list(questions), answer_table(baseline), Matching(), 3)
+    step = next(steps)
+    for rows in replies:
+        step = steps.send(Answers(answer_table(rows)))
+    return list(step.requests)
 
 
 def test_at_the_first_turn_the_greedy_answer_is_doubted_in_every_conversation():
-    sampler = Challenge(trials=2, max_new_tokens=9, **DOUBT)
-    requests = asked(sampler, 1, [], [replied(FRANCE, "<think>hm</think>Paris.", answer="Paris")])
+    sampler = Challenge(temperatures=[0.5], trials=2, max_new_tokens=9, **DOUBT)
+    requests = asked(sampler, [replied(FRANCE, "<think>hm</think>Paris.", answer="Paris")])
     assert [(each.variant, each.temperatures, each.trials) for each in requests] == [
         (4001, (0.5,), 1),
         (14001, (0.5,), 1),
@@ -50,28 +54,30 @@ def test_at_the_first_turn_the_greedy_answer_is_doubted_in_every_conversation():
 def test_a_conversation_goes_on_with_its_own_replies_and_ends_where_none_came():
     sampler = Challenge(trials=3, **DOUBT)
     first = [replied(FRANCE, "Paris")]
-    opened = asked(sampler, 1, [], first)
+    opened = asked(sampler, first)
     outcomes = ("ok", "error", "invalid")
     before = [
         replied(FRANCE, text, request.variant, form=request.form, outcome=outcome)
         for request, text, outcome in zip(opened, ("Lyon", "", "<think>without end"), outcomes, strict=True)
     ]
-    requests = asked(sampler, 2, before, first)
+    requests = asked(sampler, first, before)
     assert [each.variant for each in requests] == [4002, 24002]
     for request, begun, reply in zip(requests, (opened[0], opened[2]), ("Lyon", "(no answer)"), strict=True):
         challenge = read_pushback(request.form)
         assert challenge is not None
         assert request.prompt == begun.prompt.continued(reply, challenge.words)
-    assert asked(sampler, 1, [], [replied(FRANCE, "", outcome="filtered_reply")]) == []
+    filtered = [replied(FRANCE, "", outcome="filtered_reply"), replied(METALS, "B")]
+    assert {each.question_id for each in asked(sampler, filtered, questions=[FRANCE, METALS])} == {"metals"}
 
 
 def test_a_choice_is_denied_with_its_letter():
-    sampler = Challenge(trials=1, pushbacks=["denial", "alternative"])
     first = [replied(METALS, "B", answer="B")]
-    words = [asked(sampler, 1, [], first, [METALS])[0].prompt.question for sampler.trials in [1]]
-    assert any(said in words[0] for said in ("B) mercury", "A) iron", "C) tin"))
-    denied = Challenge(trials=1, pushbacks=["denial"])
-    assert "B) mercury" in asked(denied, 1, [], first, [METALS])[0].prompt.question
+    for pushbacks, said in (
+        (["denial", "alternative"], ("B) mercury", "A) iron", "C) tin")),
+        (["denial"], ["B) merc"]),
+    ):
+        (request,) = asked(Challenge(trials=1, pushbacks=pushbacks), first, questions=[METALS])
+        assert any(words in request.prompt.question for words in said)
 
 
 def test_what_may_be_asked_is_planned_before_any_answer_is_there():
