@@ -20,19 +20,13 @@ def test_what_was_used_costs_its_price_by_the_million() -> None:
 
 
 @pytest.mark.parametrize(("prompt_price", "completion_price"), [(None, None), (0.1, None), (None, 0.1)])
-def test_without_prices_nothing_is_known_of_the_cost_but_tokens_are_counted(
+def test_without_both_prices_the_cost_is_0_but_tokens_are_counted(
     prompt_price: float | None, completion_price: float | None
 ) -> None:
     spending = Spending(prompt_price, completion_price, None)
-    spending.use(3, 4)
-    assert (spending.has_prices, spending.prompt_tokens, spending.completion_tokens) == (False, 3, 4)
-    assert spending.allows(math.inf)
-
-
-def test_with_one_price_only_the_cost_is_0() -> None:
-    spending = Spending(0.1, None, None)
-    spending.use(1_000_000, 1_000_000)
-    assert (spending.has_prices, spending.spent) == (False, 0)
+    spending.use(3_000_000, 4_000_000)
+    assert (spending.has_prices, spending.prompt_tokens, spending.completion_tokens) == (False, 3_000_000, 4_000_000)
+    assert (spending.spent, spending.allows(math.inf)) == (0, True)
 
 
 def test_what_is_free_costs_nothing_and_any_budget_holds_it() -> None:

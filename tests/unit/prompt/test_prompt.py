@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -68,24 +69,8 @@ def test_exemplars_have_no_more_choices_than_the_question(number: int, letters: 
 @pytest.mark.parametrize(
     ("question", "rewrite", "expected"),
     [
-        (ABSTRACTIVE, 1, "Question: Which city is the French capital?\nAnswer:"),
         (ABSTRACTIVE, 2, "Question: France is governed from which city?\nAnswer:"),
-        (
-            EXTRACTIVE,
-            1,
-            (
-                "Context: The mill stood idle.\nOdile rebuilt its wheel.\n"
-                "Question: Name the one who rebuilt the wheel.\nAnswer:"
-            ),
-        ),
-        (
-            EXTRACTIVE,
-            2,
-            (
-                "Context: The mill stood idle.\nOdile rebuilt its wheel.\n"
-                "Question: By whom was the wheel rebuilt?\nAnswer:"
-            ),
-        ),
+        (EXTRACTIVE, 1, f"Context: {EXTRACTIVE.context}\nQuestion: Name the one who rebuilt the wheel.\nAnswer:"),
         (
             MULTIPLE_CHOICE,
             1,
@@ -131,29 +116,22 @@ REMEDY = (
 
 
 @pytest.mark.parametrize(
-    "question",
+    ("wording", "more"),
     [
-        Question("x", "Who wrote the play Hamlet?", ("Shakespeare",)),
-        Question("x", " who wrote the play hamlet? ", ("Shakespeare",)),
-        Question("x", "Who drew the maps of the marsh?", ("Karl",), context="Karl drew."),
-        Question("x", "What does a thermometer measure?", choices=("mass", "temperature"), correct=1),
+        ("Who wrote the play Hamlet?", {}),
+        (" who wrote the play hamlet? ", {}),
+        ("Who wrote the play  'HAMLET'", {}),
+        ("who wrote\nthe play Hamlet ?!", {}),
+        ("Who drew the maps of the marsh?", {"context": "Karl drew."}),
+        ("What does a thermometer measure?", {"choices": ("mass", "temperature"), "correct": 1}),
     ],
 )
-def test_an_exemplar_among_the_questions_is_refused(question):
-    with pytest.raises(UserError) as caught:
-        refuse_exemplars([ABSTRACTIVE, question])
-    assert str(caught.value) == (f"the question {question.text!r} is an exemplar of the prompt; {REMEDY}")
-
-
-@pytest.mark.parametrize("wording", ["Who wrote the play  'HAMLET'", "who wrote\nthe play Hamlet ?!"])
-def test_an_exemplar_is_known_by_its_normal_form_also_as_a_rewrite(wording):
-    for question in (
-        Question("x", wording, ("Shakespeare",)),
-        Question("x", "Hamlet is whose play?", ("Shakespeare",), rewrites=("Whose is Hamlet?", wording)),
-    ):
+def test_an_exemplar_is_refused_by_its_normal_form_as_a_question_and_as_a_rewrite(wording: str, more: dict):
+    asked = Question("x", wording, **more)
+    for question in (asked, replace(asked, text="Is it so?", rewrites=("Whose is it?", wording))):
         with pytest.raises(UserError) as caught:
             refuse_exemplars([ABSTRACTIVE, question])
-        assert str(caught.value) == (f"the question {wording!r} is an exemplar of the prompt; {REMEDY}")
+        assert str(caught.value) == f"the question {wording!r} is an exemplar of the prompt; {REMEDY}"
 
 
 def test_the_remedy_for_an_exemplar_works():

@@ -1,5 +1,6 @@
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -57,15 +58,8 @@ def test_the_rewrites_of_a_file_replace_those_of_the_data_set_and_nothing_else(
 ):
     write(file, {"id": "2", "rewrites": ["Name force's unit."]}, {"id": "1", "rewrites": ["Which city?", "Where?"]})
     assert RecordedRewrites(str(file)).rewrite([CAPITAL, FORCE], NOBODY, 0).questions == [
-        Question("1", "What is the capital of Italy?", ("Rome",), rewrites=("Which city?", "Where?")),
-        Question(
-            "2",
-            "What is the unit of force?",
-            choices=("joule", "newton"),
-            correct=1,
-            context="Units.",
-            rewrites=("Name force's unit.",),
-        ),
+        replace(CAPITAL, rewrites=("Which city?", "Where?")),
+        replace(FORCE, rewrites=("Name force's unit.",)),
     ]
     assert caplog.messages == []
 
@@ -90,14 +84,8 @@ def test_repetitions_and_echoes_are_dropped_and_counted(caplog: pytest.LogCaptur
     )
     other = Question("2", "Why?", rewrites=("Emma is by whom?",))  # elsewhere the wording is new
     kept = RecordedRewrites().rewrite([question, other], NOBODY, 0).questions
-    assert kept == [
-        Question(
-            "1",
-            "Who wrote Emma?",
-            rewrites=("Emma is by whom?", "Who is the author of Emma?", "Whose work is Emma?"),
-        ),
-        other,
-    ]
+    distinct_ones = ("Emma is by whom?", "Who is the author of Emma?", "Whose work is Emma?")
+    assert kept == [replace(question, rewrites=distinct_ones), other]
     assert caplog.messages == ["3 rewrites dropped: the same as the question or as another rewrite"]
     assert RecordedRewrites().rewrite(kept, NOBODY, 0).questions == kept
 
@@ -145,19 +133,25 @@ def squad(*questions: tuple[str, str, str]) -> str:
     return json.dumps({"data": articles})
 
 
+def paired(folder: Path, originals: str, rewrites: str, questions: list[Question]) -> list[tuple[str, ...]]:
+    """The rewrites of each question in two files in the layout of SQuAD."""
+    original, paraphrase = folder / "orig.json", folder / "para.json"
+    original.write_text(originals)
+    paraphrase.write_text(rewrites)
+    rewriter = RecordedRewrites(str(paraphrase), str(original))
+    return [question.rewrites for question in rewriter.rewrite(questions, NOBODY, 0).questions]
+
+
 ORIGINALS = squad(("7", "Who wrote Emma?", "Austen."), ("8", "Where is Bath?", "Bath."), ("7", "Who wrote Emma?", "C."))
 
 
 def test_paraphrases_in_the_layout_of_squad_go_with_the_questions_at_their_place(tmp_path: Path):
-    (tmp_path / "orig.json").write_text(ORIGINALS)
     # the ids are those of the questions before, as in the paraphrases of Gan & Ng
     shifted = squad(
         ("6", "Emma is by whom?", "Austen."), ("7", "In which county is Bath?", "Bath."), ("8", "Emma?", "C.")
     )
-    (tmp_path / "para.json").write_text(shifted)
     questions = [Question("8", "Where is Bath?", ("Somerset",)), Question("7", "Who wrote Emma?", ("Austen",))]
-    rewriter = RecordedRewrites(str(tmp_path / "para.json"), str(tmp_path / "orig.json"))
-    assert [question.rewrites for question in rewriter.rewrite(questions, NOBODY, 0).questions] == [
+    assert paired(tmp_path, ORIGINALS, shifted, questions) == [
         ("In which county is Bath?",),
         ("Emma is by whom?", "Emma?"),
     ]
@@ -181,12 +175,9 @@ def paragraphs(wording: str, *, back: bool = False, ids: int = 0, answers: bool 
 
 
 def pairs(tmp_path: Path, originals: str, rewrites: str) -> dict[str, tuple[str, ...]]:
-    original, paraphrase = tmp_path / "orig.json", tmp_path / "para.json"
-    original.write_text(originals)
-    paraphrase.write_text(rewrites)
     questions = [Question(f"id{number}", f"Which {number}?", (str(number),)) for number in range(40)]
-    rewritten = RecordedRewrites(str(paraphrase), str(original)).rewrite(questions, NOBODY, 0).questions
-    return {question.id: question.rewrites for question in rewritten}
+    found = paired(tmp_path, originals, rewrites, questions)
+    return {question.id: rewrites for question, rewrites in zip(questions, found, strict=True)}
 
 
 RIGHT = {f"id{number}": (f"What {number}?",) for number in range(40)}
@@ -254,11 +245,8 @@ def test_an_id_whose_answers_are_others_is_not_believed(tmp_path: Path):
     original, rewrites = (
         json.dumps({"data": [{"paragraphs": [{"context": "One.", "qas": qas}]}]}) for qas in (asked, turned)
     )
-    (tmp_path / "orig.json").write_text(original)
-    (tmp_path / "para.json").write_text(rewrites.replace("?", " then?"))
-    rewriter = RecordedRewrites(str(tmp_path / "para.json"), str(tmp_path / "orig.json"))
-    found = rewriter.rewrite([Question("1", "Q1?", ("b",))], NOBODY, 0).questions
-    assert [question.rewrites for question in found] == [("Q1 then?",)]
+    found = paired(tmp_path, original, rewrites.replace("?", " then?"), [Question("1", "Q1?", ("b",))])
+    assert found == [("Q1 then?",)]
 
 
 PUBLISHED = PROJECT.parent / "shared" / "data" / "squad_paraphrase"
@@ -281,9 +269,6 @@ def test_the_published_paraphrases_are_paired_by_order_although_nearly_all_their
     ("rewrites", "message"), cases(__file__, "files_that_do_not_go_together_are_named_in_one_sentence")
 )
 def test_files_that_do_not_go_together_are_named_in_one_sentence(tmp_path: Path, rewrites: str, message: str):
-    original, paraphrase = tmp_path / "orig.json", tmp_path / "para.json"
-    original.write_text(ORIGINALS)
-    paraphrase.write_text(rewrites)
     with pytest.raises(UserError) as caught:
-        RecordedRewrites(str(paraphrase), str(original)).rewrite([PLAIN], NOBODY, 0)
-    assert str(caught.value) == message.format(para=paraphrase, orig=original)
+        paired(tmp_path, ORIGINALS, rewrites, [PLAIN])
+    assert str(caught.value) == message.format(para=tmp_path / "para.json", orig=tmp_path / "orig.json")

@@ -6,7 +6,7 @@ from robust_eval.answer import answer_table
 from robust_eval.error import UserError
 from robust_eval.grader.matching import Matching
 from robust_eval.model.base import Request
-from robust_eval.prompt.prompt import Prompt, prompt_for
+from robust_eval.prompt.prompt import prompt_for
 from robust_eval.question import Question
 from robust_eval.sampler.perturbation import Perturbation
 
@@ -17,24 +17,13 @@ BARE = Question("bare", "Why?", ("because",))
 NOTHING = answer_table([])
 
 
-def asked(question: Question, text: str) -> Prompt:
-    """The prompt that ends in a text: system line and exemplars are those of the question as it is."""
-    return replace(prompt_for(question), question=text)
-
-
 def test_each_question_and_each_of_its_rewrites_is_asked_in_a_prompt_of_its_own():
+    questions = [FREE, EXTRACT, CHOICE]
     sampler = Perturbation(temperatures=[2.0, 0.5], trials=3, max_new_tokens=7)
-    texts = [
-        (FREE, 0, "Question: Who wrote Emma?\nAnswer:"),
-        (FREE, 1, "Question: Emma is by whom?\nAnswer:"),
-        (FREE, 2, "Question: Name Emma's author.\nAnswer:"),
-        (EXTRACT, 0, "Context: Karl drew. Ann wrote.\nQuestion: Who drew?\nAnswer:"),
-        (EXTRACT, 1, "Context: Karl drew. Ann wrote.\nQuestion: Drawn by whom?\nAnswer:"),
-        (CHOICE, 0, "Question: Unit of force?\nA) joule\nB) newton\nAnswer:"),
-        (CHOICE, 1, "Question: Force, in what?\nA) joule\nB) newton\nAnswer:"),
-    ]
-    assert sampler.requests([FREE, EXTRACT, CHOICE], Matching(), seed=4) == [
-        Request(question.id, rewrite, asked(question, text), (0.5, 2.0), 3, 7, 4) for question, rewrite, text in texts
+    assert sampler.requests(questions, Matching(), seed=4) == [
+        Request(question.id, rewrite, prompt_for(question, rewrite), (0.5, 2.0), 3, 7, 4)
+        for question in questions
+        for rewrite in range(1 + len(question.rewrites))
     ]
 
 
@@ -43,8 +32,6 @@ def test_no_more_rewrites_are_asked_than_wanted_or_there_are(rewrites: int, numb
     question = replace(BARE, rewrites=("One?", "Two?", "Three?"))
     requests = Perturbation(rewrites=rewrites).requests([question], Matching(), seed=0)
     assert [request.variant for request in requests] == numbers
-    texts = ["Why?", "One?", "Two?", "Three?"]
-    assert [request.prompt.question for request in requests] == [f"Question: {texts[i]}\nAnswer:" for i in numbers]
 
 
 def test_raters_are_the_question_and_its_rewrites_each_as_often_as_it_is_asked():
