@@ -27,7 +27,6 @@ from robust_eval.metric.score import grid
 from robust_eval.model.base import Reply, Request
 from robust_eval.model.reply_tables import answers_of
 from robust_eval.question import Question
-from robust_eval.sampler.base import greedy_requests
 from robust_eval.sampler.exact import Exact
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
 from robust_eval.stats.frs import breaking_temperature, factual_robustness_score
@@ -111,7 +110,7 @@ def main() -> None:
 
 def known(model: CountedModel, questions: Sequence[Question], count: int) -> tuple[list[Question], Floats]:
     """The first questions that the model answers rightly when greedy, and their initial entropies."""
-    requests = greedy_requests(questions, SWEEP.prompts, SWEEP.max_new_tokens, seed=0, top_logprobs=10)
+    requests = [SWEEP.baseline_request(question, GRADER, seed=0, min_logprobs=10) for question in questions]
     replies = {reply.request.question_id: reply for reply in answered(model.loaded, requests)}
     tables = {question.id: GRADER.grade([question], answers_of([replies[question.id]])[0]) for question in questions}
     kept = [question for question in questions if tables[question.id]["exact"][0].as_py()][:count]

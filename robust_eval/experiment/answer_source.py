@@ -39,7 +39,6 @@ from robust_eval.sampler.base import (
     Sampler,
     at_temperatures,
     clip_to_supported,
-    greedy_requests,
     highest_temperature,
 )
 from robust_eval.sampler.recorded_answers import RecordedAnswers
@@ -159,17 +158,8 @@ class SampledSource:
         """Return the source's requests for baseline answers: at temperature 0, or the draws of a plurality vote."""
         sampler = self._first
         min_logprobs = self.top_logprobs or int(any(each.min_confidence for each in self._selecting))
-        requests = greedy_requests(
-            questions,
-            sampler.prompts,
-            sampler.max_new_tokens,
-            self.seed,
-            min_logprobs,
-            self.reply_grader.first_line,
-        )
         requests = [
-            replace(sampler.baseline_request(request), signs=sampler.signs(question))
-            for question, request in zip(questions, requests, strict=True)
+            sampler.baseline_request(question, self.reply_grader, self.seed, min_logprobs) for question in questions
         ]
         if self.supported_temperatures.greedy:
             return requests

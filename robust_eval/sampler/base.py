@@ -4,6 +4,7 @@ import logging
 import math
 from collections.abc import Iterable, Sequence
 from copy import copy
+from dataclasses import replace
 from numbers import Real
 from typing import Protocol, Self
 
@@ -54,32 +55,6 @@ def checked_temperatures(temperatures: Sequence[float]) -> list[float]:
     if len(set(temperatures)) < len(temperatures):
         raise ValueError(f"temperatures must be distinct, not {list(temperatures)}")
     return sorted(temperatures)
-
-
-def greedy_requests(
-    questions: Sequence[Question],
-    prompts: str,
-    max_new_tokens: int,
-    seed: int,
-    top_logprobs: int,
-    first_line: bool = True,
-) -> list[Request]:
-    """Return a request for the greedy answer to each question, with the largest log-probabilities of each token."""
-    return [
-        Request(
-            question_id=question.id,
-            variant=0,
-            prompt=prompt_for(question, prompts=prompts),
-            temperatures=(0.0,),
-            trials=1,
-            max_new_tokens=max_new_tokens,
-            seed=seed,
-            top_logprobs=max(top_logprobs, TOP_LOGPROBS),
-            min_logprobs=top_logprobs,
-            first_line=first_line,
-        )
-        for question in questions
-    ]
 
 
 def ordered_answers(questions: Sequence[Question], answers: pa.Table) -> pa.Table:
@@ -225,9 +200,11 @@ class Sampler(Conditions):
         """Return the sampler's steps of requests for selected questions, given greedy answers (None: only a plan)."""
         return single_step(self.requests(questions, grader, seed))
 
-    def baseline_request(self, request: Request) -> Request:
-        """Return the request for a baseline answer in this sampler's form."""
-        return request
+    def baseline_request(self, question: Question, grader: PrefixGrader, seed: int, min_logprobs: int) -> Request:
+        """Return the request for the greedy answer to a question, with the largest log-probabilities of each token."""
+        request = self.request(question, grader, seed)
+        top_logprobs = max(min_logprobs, TOP_LOGPROBS)
+        return replace(request, temperatures=(0.0,), top_logprobs=top_logprobs, min_logprobs=min_logprobs)
 
     def of_model(self, name: str, remote: bool, model: str) -> Self:
         """Return the sampler, called ``name`` in messages, for a model; UserError if the model does not support it."""

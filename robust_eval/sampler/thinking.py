@@ -126,8 +126,9 @@ class Thinking(KnownFacts):
         other.is_local = not remote
         return other
 
-    def baseline_request(self, request: Request) -> Request:
+    def baseline_request(self, question: Question, grader: PrefixGrader, seed: int, min_logprobs: int) -> Request:
         """Return the request for a baseline answer without reasoning; from a service, with the smallest budget."""
+        request = super().baseline_request(question, grader, seed, min_logprobs)
         if self.is_local:
             return replace(request, reasoning=Reasoning(()))
         return replace(request, **self._thinking(self.budgets[0]))

@@ -12,9 +12,7 @@ from robust_eval.grader.answer_matcher import AnswerMatcher
 from robust_eval.grader.matching import Matching
 from robust_eval.model.base import Matcher, Request, TrialKey
 from robust_eval.prompt.prompt import Prompt, prompt_for
-from robust_eval.prompt.templates import FEW_SHOT
 from robust_eval.question import Question
-from robust_eval.sampler.base import greedy_requests
 from robust_eval.sampler.temperature_sweep import TemperatureSweep, Waves, next_wave
 from robust_eval.stats.frs import breaking_temperature, settled
 from robust_eval.store.keys_and_rows import merge_answers
@@ -36,7 +34,8 @@ class Grading(Matching):
 def test_every_question_is_asked_for_one_greedy_answer_with_the_log_probabilities_that_are_wanted(
     wanted: int, kept: int
 ):
-    assert greedy_requests(QUESTIONS, FEW_SHOT, max_new_tokens=7, seed=3, top_logprobs=wanted) == [
+    sweep = TemperatureSweep(max_new_tokens=7)
+    assert [sweep.baseline_request(question, Grading(), 3, wanted) for question in QUESTIONS] == [
         Request(question.id, 0, prompt_for(question), (0.0,), 1, 7, 3, kept, wanted) for question in QUESTIONS
     ]
 

@@ -5,7 +5,6 @@ from robust_eval.answer import answer_table
 from robust_eval.error import UserError
 from robust_eval.grader.matching import Matching
 from robust_eval.model.base import Reasoning, Request
-from robust_eval.prompt.prompt import prompt_for
 from robust_eval.question import Question
 from robust_eval.sampler.thinking import Thinking
 
@@ -80,8 +79,7 @@ def test_a_service_thinks_and_answers_at_once_with_every_budget():
 
 
 def test_the_greedy_answer_comes_without_thinking_or_with_the_least_that_a_service_takes():
-    request = Request("france", 0, prompt_for(FRANCE), (0.0,), 1, 16, 7)
     sampler = Thinking(budgets=[8, 64])
-    assert sampler.baseline_request(request).reasoning == Reasoning(())
-    served = sampler.of_model("thinking", True, "m").baseline_request(request)
+    assert sampler.baseline_request(FRANCE, Grading(), 7, 0).reasoning == Reasoning(())
+    served = sampler.of_model("thinking", True, "m").baseline_request(FRANCE, Grading(), 7, 0)
     assert (served.reasoning, served.max_new_tokens) == (Reasoning(most=8), 24)
