@@ -155,15 +155,6 @@ def test_the_probabilities_of_answers_after_any_thought_are_refused(folder: Path
     load(folder, thinking_budget=0).check([request()])
 
 
-def test_the_template_is_filled_as_the_settings_say(folder: Path):
-    template = ChatTemplate(enable_thinking=False, system_role=False, date="1 Jan 2030")
-    model = load(folder, chat_template=template)
-    model.tokenizer.chat_template = (
-        "{{ date_string }} {{ enable_thinking }} {% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
-    )
-    assert model.tokenizer.decode(model._encode(PROMPT)) == "1 Jan 2030 False <user>Be brief.\n\nTwo?"
-
-
 def test_what_changes_answers_is_in_the_identity_and_what_does_not_is_not(folder: Path):
     plain = Transformers(name="tiny", path=str(folder))
     assert {"chat_template", "thinking_budget"}.isdisjoint(plain.identity())

@@ -24,18 +24,12 @@ from robust_eval.model.local import batching, transformers_model, vocabulary
 from robust_eval.model.local import settings as local_settings
 from robust_eval.model.local.batching import BatchContext
 from robust_eval.model.local.prefixes import PackedPrefixes, PrefixRows, agrees_with_plain_passes
-from robust_eval.model.local.prompt_encoder import TEMPLATE_DATE, ChatTemplate
 from robust_eval.model.local.transformers import Transformers
 from robust_eval.model.local.transformers_model import TransformersModel
 from robust_eval.model.reply_tables import answers_of
 from robust_eval.prompt.prompt import Prompt, prompt_for
 from robust_eval.question import Question
 from robust_eval.store.keys_and_rows import answers_key
-
-DROPS_SYSTEM = "{% for m in messages if m.role != 'system' %}<{{ m.role }}>{{ m.content }}{% endfor %}<bot>"
-REFUSES_SYSTEM = (
-    "{% if messages[0].role == 'system' %}{{ raise_exception('no system role') }}{% endif %}" + DROPS_SYSTEM
-)
 
 
 @pytest.fixture(scope="module")
@@ -166,15 +160,9 @@ def test_plain_prompts_are_continued_and_end_at_a_line_break(folder: Path):
         assert completion.text == model.tokenizer.decode(answer, skip_special_tokens=True).split("\n")[0].strip()
 
 
-def test_a_chat_prompt_follows_the_template(folder: Path):
-    model = load(folder, prompt_style="chat")
-    ids = model._encode(request("Two?").prompt)
-    assert model.tokenizer.decode(ids) == "<system>Be brief.<user>One?<assistant>1<user>Two?<bot>"
-    assert np.flatnonzero(model.texts.vocabularies[True].ends).tolist() == [2]
-
-
 def test_a_chat_answer_is_its_first_line(folder: Path):
     model = load(folder, prompt_style="chat")
+    assert np.flatnonzero(model.texts.vocabularies[True].ends).tolist() == [2]
 
     def read(text: str) -> tuple[str, str]:
         ids = tuple(model.tokenizer(text).input_ids)
@@ -258,52 +246,6 @@ def test_answers_of_several_lines_are_stored_apart():
     assert answers_key(identity, replace(asked, first_line=False)) != answers_key(identity, asked)
 
 
-@pytest.mark.parametrize(
-    ("shown", "date", "expected"),
-    [
-        ("date_string or strftime_now('%d %b %Y')", TEMPLATE_DATE, "26 Jul 2024"),
-        ("strftime_now('%Y-%m-%d')", TEMPLATE_DATE, "2024-07-26"),
-        ("strftime_now('%d %B %Y')", "1 Jan 2030", "01 January 2030"),
-        ("strftime_now('%Y-%m-%d')", "2030-01-01", "2030-01-01"),
-    ],
-)
-def test_the_date_in_a_template_is_always_the_same(folder: Path, shown: str, date: str, expected: str):
-    model = load(folder, prompt_style="chat", chat_template=ChatTemplate(date=date))
-    model.tokenizer.chat_template = f"{{{{ {shown} }}}} {{{{ messages[-1].content }}}}"
-    assert model.tokenizer.decode(model._encode(request("Two?").prompt)) == f"{expected} Two?"
-
-
-@pytest.mark.parametrize(
-    ("template", "reason"),
-    [
-        (
-            "{% for m in messages %}{{ m.content if m.role == 'user' else raise_exception('no ex') }}{% endfor %}",
-            "no ex",
-        ),
-        ("{{ messages[0].content.text.lower() }}", "'str object' has no attribute 'text'"),
-        ("{{ messages[0].content + 1 }}", "can only concatenate str"),
-        ("{% for m in messages %}", "Unexpected end of template"),
-    ],
-)
-def test_a_template_that_refuses_the_prompt_ends_the_run_in_one_sentence(folder: Path, template: str, reason: str):
-    model = load(folder, prompt_style="chat")
-    model.tokenizer.chat_template = template
-    model = TransformersModel(model.config, model.model, model.tokenizer)
-    with pytest.raises(UserError, match=rf"^the model's chat template cannot show this prompt \({reason}.*\): set mod"):
-        list(answered(model, [request("Two?")]))
-
-
-def test_a_template_that_drops_the_question_is_refused(folder: Path):
-    model = load(folder, prompt_style="chat")
-    model.tokenizer.chat_template = (
-        "{% for m in messages %}{% for part in m.content %}{{ part.text }}{% endfor %}<bot>{% endfor %}"
-    )
-    with pytest.raises(
-        UserError, match=r"^the model's chat template does not show the question .*: set model\.prompt_"
-    ):
-        TransformersModel(model.config, model.model, model.tokenizer)
-
-
 @pytest.mark.parametrize("device", ["nonsense", "meta"])
 def test_a_device_that_is_not_there_is_named(folder: Path, device: str):
     with pytest.raises(UserError, match=rf"^model\.device={device} cannot be used: "):
@@ -318,15 +260,6 @@ def test_more_log_probabilities_than_tokens_are_padded_with_probability_zero(fol
     assert len(first) == VOCABULARY + 5
     assert first.exp().sum().item() == pytest.approx(1, abs=1e-4)
     assert first[VOCABULARY:].tolist() == [-math.inf] * 5
-
-
-@pytest.mark.parametrize("template", [DROPS_SYSTEM, REFUSES_SYSTEM], ids=["drops", "refuses"])
-def test_a_template_without_a_system_role_gets_the_system_line_from_the_user(folder: Path, template: str):
-    model = load(folder, prompt_style="chat")
-    model.tokenizer.chat_template = template
-    model = TransformersModel(model.config, model.model, model.tokenizer)
-    ids = model._encode(request("Two?").prompt)
-    assert model.tokenizer.decode(ids) == "<user>Be brief.\n\nOne?<assistant>1<user>Two?<bot>"
 
 
 def free_request(name: str, trials: int = 5, stop_on_match: bool = False, tokens: int = 4) -> Request:
