@@ -13,7 +13,6 @@ from tiny_model import save_tiny_cross_encoder
 from robust_eval.aggregator.base import ENSEMBLE
 from robust_eval.aggregator.clusters import Clusters
 from robust_eval.answer import answer_table
-from robust_eval.error import UserError
 from robust_eval.grader.matching import Matching
 from robust_eval.model.local import sentences
 from robust_eval.model.local.sentences import cross_encoder, fit_of_answers, sentence_transformer
@@ -130,15 +129,6 @@ def test_a_reply_that_answers_nothing_has_no_vote_in_a_cluster(encoder: Recordin
     labels, elected = aggregated(rows, question)
     assert labels[0] != labels[1] == labels[2] == labels[3]
     assert elected == [0]  # one vote each: the tie goes to the original question
-
-
-@pytest.mark.parametrize("path", ["nothing", "{}/gone", "embedded:no-such-package/model"])
-def test_a_model_that_is_not_there_is_named(path: str, tmp_path: Path):
-    rows = Matching().grade([CITY], answer_table(answers(CITY, "NYC", "Paris")))
-    with pytest.raises(
-        UserError, match=r"nothing: there is|/gone cannot be loaded: |the package no-such-package is not"
-    ):
-        Clusters(path.format(tmp_path)).aggregate([CITY], rows)
 
 
 # ranking by a cross-encoder

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_model import byte_tokenizer
-from token_search import equal_to, starting_with, with_word
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
@@ -139,6 +138,18 @@ def test_what_is_known_of_a_token_is_that_of_its_line():
 # Searches, against a plain loop over all tokens
 
 
+def those(texts: TokenTexts, condition: Callable[[str], bool]) -> list[int]:
+    return [token for token, key in enumerate(texts.keys) if condition(key)]
+
+
+def has_word(key: str, word: str) -> bool:
+    ends = [(place, place + len(word)) for place in range(len(key)) if key.startswith(word, place)]
+    return any(
+        (start == 0 or is_boundary(key[start - 1])) and (end == len(key) or is_boundary(key[end]))
+        for start, end in ends
+    )
+
+
 LETTERS = st.text("ab é-'.Ⅳß\ufffd", max_size=5)
 WORDS = st.text("abé-Ⅳ ", min_size=1, max_size=4)
 
@@ -148,10 +159,9 @@ WORDS = st.text("abé-Ⅳ ", min_size=1, max_size=4)
 def test_tokens_are_found_by_their_beginning_and_as_a_whole(keys, wanted):
     texts = TokenTexts([key.encode() for key in keys])
     text = texts.keys[wanted % len(keys)] if isinstance(wanted, int) else wanted
-    assert sorted(texts.starting_with(text)) == starting_with(texts, text)
-    assert sorted(texts.equal_to(text)) == equal_to(texts, text)
-    for length in range(len(text)):
-        assert sorted(texts.starting_with(text[:length])) == starting_with(texts, text[:length])
+    assert sorted(texts.equal_to(text)) == those(texts, text.__eq__)
+    for start in (text[:length] for length in range(len(text) + 1)):
+        assert sorted(texts.starting_with(start)) == those(texts, lambda key, start=start: key.startswith(start))
 
 
 @PROPERTY
@@ -159,7 +169,7 @@ def test_tokens_are_found_by_their_beginning_and_as_a_whole(keys, wanted):
 def test_tokens_are_found_by_a_word_in_them(keys, word):
     texts = TokenTexts([key.encode() for key in keys])
     found = texts.with_word(word)
-    assert sorted(set(found)) == with_word(texts, word)
+    assert sorted(set(found)) == those(texts, lambda key: has_word(key, word))
     assert found == sorted(found)
     assert texts.with_word(word) == found
 

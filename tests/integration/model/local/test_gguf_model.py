@@ -147,18 +147,11 @@ def test_a_file_with_another_checksum_is_refused(cache: Path):
         gguf_model.converted_model(file, "0" * 64)
 
 
-def test_a_model_is_converted_once_and_whole(cache: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_model_is_converted_once_and_again_only_if_a_file_is_empty(cache: Path, monkeypatch: pytest.MonkeyPatch):
     conversions = converting(monkeypatch)
     folder = gguf_model.converted_model(*gguf(cache))
-    assert [entry.name for entry in folder.iterdir()] == ["config.json"]
     assert gguf_model.converted_model(*gguf(cache)) == folder
     assert len(conversions) == 1
-    assert list((cache / "models").iterdir()) == [folder]
-
-
-def test_a_converted_model_with_an_empty_file_is_converted_again(cache: Path, monkeypatch: pytest.MonkeyPatch):
-    conversions = converting(monkeypatch)
-    folder = gguf_model.converted_model(*gguf(cache))
     (folder / "config.json").write_bytes(b"")
     assert gguf_model.converted_model(*gguf(cache)) == folder
     assert (folder / "config.json").read_text() == "{}"
