@@ -162,39 +162,26 @@ def _batch_key(request: Request) -> tuple[Any, ...]:
     return request.first_line, enumerated
 
 
-def growing_blocks(
-    encoded: list[tuple[list[int], Request]], max_answers: int, sizes: BlockSizes
+def blocks(
+    encoded: list[tuple[list[int], Request]], answers_at_once: Callable[[], int], sizes: BlockSizes
 ) -> Iterator[list[tuple[list[int], Request]]]:
-    """Yield the blocks of a stage: prompts, :func:`in_order`. Answers are stored block by block."""
-    number = 0
+    """Yield blocks of prompts, in the given order, with at most ``answers_at_once()`` answers (or one prompt), within
+    the limits of ``sizes``. Answers are stored block by block.
+    """
+    block: list[tuple[list[int], Request]] = []
+    number = answers = shortest = longest = 0
 
     def share(whole: int) -> int:
         return max(1, whole * min(1 << number, sizes.ramp_up) // sizes.ramp_up)
 
-    for block in blocks(encoded, lambda: share(max_answers), sizes.padding, lambda: share(sizes.prompt_tokens)):
-        yield block
-        number += 1
-
-
-def blocks(
-    encoded: list[tuple[list[int], Request]],
-    answers_at_once: Callable[[], int],
-    padding: int,
-    tokens_at_once: Callable[[], int],
-) -> Iterator[list[tuple[list[int], Request]]]:
-    """Yield blocks of prompts, in the given order, with at most ``answers_at_once()`` answers (or one prompt) and
-    lengths that differ by at most ``padding`` tokens.
-    """
-    block: list[tuple[list[int], Request]] = []
-    answers = shortest = longest = 0
     for ids, request in encoded:
         answers += request.max_answers
         shortest, longest = min(shortest, len(ids)), max(longest, len(ids))
-        other = longest - shortest > padding or (bool(block) and _batch_key(request) != _batch_key(block[0][1]))
-        too_much = answers > answers_at_once() or (len(block) + 1) * longest > tokens_at_once()
+        other = longest - shortest > sizes.padding or (bool(block) and _batch_key(request) != _batch_key(block[0][1]))
+        too_much = answers > share(answers_at_once()) or (len(block) + 1) * longest > share(sizes.prompt_tokens)
         if block and (other or too_much):
             yield block
-            block = []
+            block, number = [], number + 1
         if not block:
             answers, shortest, longest = request.max_answers, len(ids), len(ids)
         block.append((ids, request))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from robust_eval.error import UserError, first_line
 from robust_eval.model.base import Request
-from robust_eval.model.local.batching import BatchContext, group_by_question, growing_blocks
+from robust_eval.model.local.batching import BatchContext, blocks, group_by_question
 from robust_eval.model.local.gguf_model import (
     CONVERSION,
     converted_folder,
@@ -136,7 +136,7 @@ class Transformers(TransformersSettings, ModelConfig):
             encoded = ReasoningPrompts(tokenizer, self.chat_template).in_order(requests)
         else:
             return Shards(group_by_question(requests), None)
-        divided = growing_blocks(encoded, self.max_answers_at_once, self.block_sizes)
+        divided = blocks(encoded, lambda: self.max_answers_at_once, self.block_sizes)
         return Shards([[request for _, request in block] for block in divided], BatchContext.of(encoded))
 
     def _tokenizer(self) -> Any:

@@ -12,7 +12,7 @@ import torch
 
 from robust_eval.error import UserError, first_line
 from robust_eval.model.base import Completion, Item, LanguageModel, Reply, Request
-from robust_eval.model.local.batching import BatchContext, blocks, group_by_question, growing_blocks
+from robust_eval.model.local.batching import BatchContext, blocks, group_by_question
 from robust_eval.model.local.device import bytes_per_question, free_memory, is_out_of_memory, use_faster_linear
 from robust_eval.model.local.exact_tree import Enumerated, enumerate_answers, enumerate_choices
 from robust_eval.model.local.prefixes import (
@@ -129,22 +129,18 @@ class TransformersModel(LanguageModel):
     ) -> Iterator[list[Reply]]:
         """Yield the replies to the missing requests in blocks, in their order; ``stop`` are additional stop strings."""
         sizes, max_answers = self.config.block_sizes, self.config.max_answers_at_once
-        divided = [encoded] if batch_context else growing_blocks(encoded, max_answers, sizes)
+        divided = [encoded] if batch_context else blocks(encoded, lambda: max_answers, sizes)
         batch_context = batch_context or BatchContext.of(encoded)
         prefixes, packs = self._prefixes_after(batch_context, encoded)
         self.bytes_per_question = bytes_per_question(
             self.model, packs, len(batch_context.longest[-1]), batch_context.answers, batch_context.new_tokens
         )
         fit = free_memory(self.model.device) // 2 // (self.bytes_per_question // batch_context.answers)
+        within = sizes._replace(ramp_up=1, padding=sizes.padding if packs else 0)
         for together in divided:
             if not packs:  # a block has prompts of one length
                 together = sorted(together, key=lambda pair: len(pair[0]))
-            for block in blocks(
-                together,
-                lambda: min(self._max_answers or max(1, fit), max_answers),
-                sizes.padding if packs else 0,
-                lambda: sizes.prompt_tokens,
-            ):
+            for block in blocks(together, lambda: min(self._max_answers or max(1, fit), max_answers), within):
                 if pending := [pair for pair in block if pair[1].item in missing]:
                     yield from self._replies(prefixes, pending, stop)
 

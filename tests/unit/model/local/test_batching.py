@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from robust_eval.model.base import Request
-from robust_eval.model.local.batching import BLOCK_SIZES, growing_blocks, in_order
+from robust_eval.model.local.batching import BLOCK_SIZES, blocks, in_order
 from robust_eval.prompt.prompt import Prompt
 
 
@@ -12,7 +12,7 @@ def encoded(lengths: list[int], trials: int) -> list[tuple[list[int], Request]]:
 
 
 def sizes(lengths: list[int], trials: int, most_answers: int, on_cuda: bool = False) -> list[int]:
-    return [len(block) for block in growing_blocks(encoded(lengths, trials), most_answers, BLOCK_SIZES[on_cuda])]
+    return [len(block) for block in blocks(encoded(lengths, trials), lambda: most_answers, BLOCK_SIZES[on_cuda])]
 
 
 def test_the_first_blocks_are_small_so_that_some_answers_are_soon_kept():
@@ -35,7 +35,7 @@ def test_a_question_with_more_answers_than_a_block_takes_is_a_block_of_its_own()
 def test_every_prompt_is_in_one_block_and_no_block_exceeds_its_share(lengths: list[int], trials: int, most: int):
     prompts = encoded(lengths, trials)
     limits = BLOCK_SIZES[False]
-    found = list(growing_blocks(prompts, most, limits))
+    found = list(blocks(prompts, lambda: most, limits))
     assert [prompt for block in found for prompt in block] == prompts
     for number, block in enumerate(found):
         share = min(limits.ramp_up, 2**number)
