@@ -5,7 +5,7 @@ which torch ships as well, does not. The first model of a size on a machine meas
 faster one is remembered.
 """
 
-import time
+import timeit
 from collections.abc import Callable
 from typing import Any
 
@@ -158,9 +158,4 @@ def _faster(one_dnn: OneDnnLinear, plain: nn.Linear, x: Tensor) -> str:
 
 def _seconds(layer: Callable[[Tensor], Tensor], x: Tensor) -> float:
     """Return the shortest time of several passes through a linear layer."""
-    durations = []
-    for _ in range(5):
-        start = time.perf_counter()
-        layer(x)
-        durations.append(time.perf_counter() - start)
-    return min(durations)
+    return min(timeit.repeat(lambda: layer(x), number=1, repeat=5))
