@@ -106,6 +106,22 @@ def test_the_exact_interval_of_zeros_and_of_ones_is_that_of_clopper_and_pearson(
     assert degenerate_interval(0.65, n, (-1, 1)) == pytest.approx((0.65 - 1.65 * most, 0.65 + 0.35 * most), rel=1e-9)
 
 
+@pytest.mark.parametrize("other", [0.0, 0.4, 0.66, 1.0])
+@pytest.mark.parametrize("differing", [0.002, 0.02, 0.1, 0.3, 0.7])
+def test_intervals_of_questions_that_may_all_be_alike_cover_as_often_as_they_say(other, differing):
+    """Most questions are worth 0.65, some something else: the mean is missed by less than 2.5 % of the samples that are
+    all alike; the bootstrap's interval, which had no width, missed it by all of them.
+    """
+    generator = np.random.default_rng(13)
+    mean = 0.65 + differing * (other - 0.65)
+    missed = 0
+    for differ in generator.random((400, 12)) < differing:
+        if not differ.any():
+            low, high = mean_bounds(np.full(12, 0.65), SHARE)
+            missed += not low <= mean <= high
+    assert missed <= 0.025 * 400 + 3 * math.sqrt(400 * 0.025 * 0.975)
+
+
 def test_what_differs_by_rounding_is_alike():
     sample = 0.6545 + 1e-16 * np.arange(30)
     assert mean_bounds(sample, SHARE) == pytest.approx(degenerate_interval(0.6545, 30, SHARE), rel=1e-12)
@@ -120,6 +136,20 @@ def test_questions_that_are_alike_have_no_interval_where_their_limits_are_not_kn
 
 def test_groups_are_the_independent_units():
     assert (independent(4, None), independent(4, ["a", "b", "a", "c"])) == (4, 3)
+
+
+def test_only_the_interval_over_groups_covers_where_questions_of_a_group_are_alike():
+    generator = np.random.default_rng(14)
+    groups = np.repeat(np.arange(30), 6)
+    covered = {"groups": 0, "questions": 0}
+    for seed in range(100):
+        sample = np.repeat(generator.normal(size=30), 6) + 0.3 * generator.normal(size=180)
+        low, high = bootstrap(np.mean, sample, groups=groups, seed=seed, resamples=200)
+        covered["groups"] += low <= 0 <= high
+        low, high = bootstrap(np.mean, sample, seed=seed, resamples=200)
+        covered["questions"] += low <= 0 <= high
+    assert 0.88 <= covered["groups"] / 100 <= 0.98
+    assert covered["questions"] / 100 < 0.75
 
 
 # mean_bounds

@@ -133,6 +133,16 @@ def test_groups_are_the_units():
     assert paired_difference(first, [0.0] * 20).high < 0.5
 
 
+def test_the_interval_of_a_difference_covers_as_often_as_it_says():
+    generator = np.random.default_rng(1)
+    covered = []
+    for _ in range(300):
+        hardness = generator.uniform(0.2, 0.9, 60)
+        found = paired_difference(generator.random(60) < hardness, generator.random(60) < hardness - 0.1, limits=(0, 1))
+        covered.append(found.low <= 0.1 <= found.high)
+    assert 0.91 <= np.mean(covered) <= 0.98
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(known_levels, known_levels), min_size=1, max_size=30))
 def test_the_log_rank_test_is_that_of_statsmodels_with_a_stratum_for_each_question(pairs):

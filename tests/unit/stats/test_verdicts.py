@@ -54,6 +54,13 @@ def test_no_pass_rests_on_fewer_than_thirty_facts_or_groups(values):
     assert verdict([0.5] * 30, 0.02).outcome == "PASS"
 
 
+def test_a_rare_loss_that_the_sample_hardly_shows_does_not_pass():
+    """3 % of facts drop by 0.8: by the bootstrap's interval one candidate in five PASSED with 50 facts."""
+    generator = np.random.default_rng(6)
+    drawn = np.where(generator.random((200, 50)) < 0.03, -0.8, 0.0)
+    assert [verdict(each, 0.02).outcome for each in drawn].count("PASS") == 0
+
+
 def chances(n, gained, lost):
     """How many facts may be gained and lost, and how likely that is where such shares are."""
     for better in range(int(n * gained + 8 * math.sqrt(n * gained)) + 2):
@@ -250,3 +257,30 @@ def test_a_mean_that_drifts_until_no_candidate_is_left_keeps_the_last_interval()
     assert (low[-1], high[-1]) == (low[600], high[600])
     assert high[-1] == steady_high[-1]
     assert high[-1] - low[-1] == pytest.approx(2 * STEP)  # around the last candidate that was left
+
+
+SHAPES = [
+    ([-1.0, 0.0, 1.0], [0.06, 0.9, 0.04]),
+    ([-0.3, -0.05, 0.0, 0.1, 0.4], [0.1, 0.2, 0.5, 0.15, 0.05]),
+    ([-1.0, 0.02], [0.01, 0.99]),  # rarely far off
+    ([-1.0, 1.0], [0.3, 0.7]),
+]
+
+
+@pytest.mark.parametrize(("values", "probabilities"), SHAPES)
+def test_the_mean_is_held_at_all_times_at_once(values, probabilities):
+    generator = np.random.default_rng(9)
+    mean = np.dot(values, probabilities)
+    missed = 0
+    for _ in range(60):
+        low, high = confidence_sequence(generator.choice(values, 300, p=probabilities), level=0.8)
+        missed += not np.all((low <= mean) & (mean <= high))
+    assert missed <= stats.binom.ppf(0.99, 60, 0.2)
+
+
+@pytest.mark.parametrize(("values", "probabilities"), SHAPES)
+def test_the_interval_closes_in_on_the_mean(values, probabilities):
+    sample = np.random.default_rng(10).choice(values, 4000, p=probabilities)
+    low, high = confidence_sequence(sample)
+    spread = math.sqrt(np.dot(np.square(values), probabilities) - np.dot(values, probabilities) ** 2)
+    assert 1.96 * spread / math.sqrt(4000) < (high[-1] - low[-1]) / 2 < 5 * spread / math.sqrt(4000)
