@@ -243,6 +243,10 @@ class PackedPrefixes:
             self._model.base_model(input_ids=self._on_device(tokens), past_key_values=cache, use_cache=True, **gaps)
             lengths = np.array([[len(run)] for run in stage.tokens])
             padding = np.concatenate([padding, places >= lengths], axis=1)
+        if not padding.shape[1]:  # prompts of one token: a pass over any token, to which none attends, fills the cache
+            padding = np.ones((len(padding), 1), dtype=bool)
+            ids = self._on_device(np.zeros(padding.shape, dtype=np.intp))
+            self._model.base_model(input_ids=ids, past_key_values=cache, use_cache=True)
         if tree.leaves != list(range(len(padding))):
             cache.reorder_cache(self._on_device(np.array(tree.leaves)))
             padding = padding[tree.leaves]

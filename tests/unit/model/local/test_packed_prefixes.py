@@ -42,6 +42,11 @@ def test_packed_prefixes_give_the_logits_of_plain_passes(architecture: str, shar
     assert max(differences(PackedPrefixes, model, shared, PROMPTS)) < 1e-4
 
 
+@torch.no_grad()
+def test_prompts_of_one_token_have_the_logits_of_plain_passes():
+    assert max(differences(PackedPrefixes, tiny("llama"), [], [[5], [8], [5]])) < 1e-4
+
+
 @pytest.mark.parametrize("architecture", FULL_ATTENTION)
 @torch.no_grad()
 def test_prompts_that_share_a_passage_have_the_logits_of_plain_passes(architecture: str):
