@@ -31,7 +31,7 @@ _QUALIFYING = frozenset({"and", "but", "neither", "never", "no", "nor", "not", "
 _YEAR = re.compile(r"\d{4}")
 _CANNOT_LINK = 1e9
 """Distance that keeps two answers out of one cluster with any other members: linkage averages over pairs."""
-_NOTHING = "nothing: no vote needed it"
+_NOTHING = "none: no vote needed one"
 _BATCH = 256
 """Number of questions in a batch, which takes about half a second."""
 

@@ -39,7 +39,9 @@ def main() -> None:
     options = parser.parse_args()
     with command():
         if not (0 < options.learning_rate < 1 and options.batch_size >= 1 and options.epochs >= 1):
-            raise UserError("--learning-rate must be between 0 and 1, and --batch-size and --epochs must be at least 1")
+            raise UserError(
+                "--learning-rate must be above 0 and below 1, and --batch-size and --epochs must be at least 1"
+            )
         (texts, types), (test_texts, test_types) = read_trec(options.train), read_trec(options.test)
         torch.manual_seed(options.seed)
         classifier = from_encoder(options.encoder)

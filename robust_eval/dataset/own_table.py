@@ -66,7 +66,7 @@ def cell_texts(cell: Any, separator: str | None) -> list[Any]:
     if isinstance(cell, str) and cell.strip() in _NO_VALUE:
         raise Unusable(NO_VALUE, found=f'{as_found(cell)}; if it is meant as text, write ["{cell.strip()}"]')
     if isinstance(cell, bool) or not isinstance(cell, str | int | float | list | tuple | None):
-        raise Unusable(NO_TEXT, found=f"{as_found(cell)}; write a text, or a list of texts")
+        raise Unusable(NO_TEXT, found=f"{as_found(cell)}; write a string, or a list of strings")
     texts = _texts(cell, separator)
     if any(isinstance(text, bool) or not isinstance(text, str | int | float | None) for text in texts):
         raise _unreadable(cell)

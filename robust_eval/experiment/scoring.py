@@ -163,8 +163,8 @@ class Scoring:
             return None
         if mismatched := count_of_other_replies(graded, labels):
             log.warning(
-                "%d of %d labels are ignored: this run's replies at the same question, temperature and trial have "
-                "other texts",
+                "%d of %d labels are ignored: this run's replies to the same question at the same temperature "
+                "and trial have a different text",
                 *(mismatched, len(labels)),
             )
         tables = with_human_labels(graded, labels, asked)

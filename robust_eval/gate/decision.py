@@ -237,12 +237,12 @@ def gate_spec(run: MeasuredRun, metric: str) -> MetricSpec:
     spec, values = run.run.spec(metric), run.run.values(metric)
     if spec is None or spec.more_is_better is None:
         raise UserError(
-            f"gate.metrics names {metric}, of which neither a higher nor a lower value is better: remove it"
+            f"gate.metrics names {metric}, for which neither a higher nor a lower value is better: remove it"
         )
     if np.nanmin(values, initial=0) < 0 or np.nanmax(values, initial=0) > 1:
         raise UserError(
-            f"gate.metrics names {metric}, whose values by question do not all lie between 0 and 1, which the interval "
-            "of a gate needs: remove it, and compare the runs (robust-eval compare)"
+            f"gate.metrics names {metric}, but some of its values by question lie outside 0 to 1, and the interval of "
+            "a gate needs values in that range: remove it, and compare the runs (robust-eval compare)"
         )
     return spec
 

@@ -92,7 +92,7 @@ def _less_robust(baseline: MeasuredRun, candidate: MeasuredRun, facts: dict[str,
         for place, name in enumerate(comparable)
         if adjusted[place] <= RATE
     ]
-    how = "swapped within trials of one seed" if paired else "pooled over both runs"
+    how = "swapped between the runs in pairs with the same seed and trial number" if paired else "pooled over both runs"
     return less_robust, (
         f"Tested by permutation of whole trials ({how}), with a false discovery rate of at most {number(RATE, '.0%')} "
         f"(Benjamini-Hochberg) among {len(comparable):,} facts."

@@ -88,7 +88,7 @@ class JudgeModel(Grader):
         if self.cascade not in ("exact", "uncertain", "none"):
             raise ValueError(f"cascade must be exact, uncertain or none, not {self.cascade}")
         if self.votes < 1 or self.votes % 2 == 0:
-            raise ValueError(f"votes must be an odd number, not {self.votes}")
+            raise ValueError(f"votes must be an odd number of at least 1, not {self.votes}")
         if not (0 <= self.temperature < math.inf and (self.temperature > 0) == (self.votes > 1)):
             raise ValueError(
                 f"temperature must be 0 with one vote and above 0 with several, not {self.temperature:g} with "

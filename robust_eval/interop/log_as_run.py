@@ -51,7 +51,7 @@ def logs_as_runs(baseline: str, candidate: str) -> tuple[MeasuredRun, MeasuredRu
     names = baseline, candidate
     if other := [name for name in names if not is_log(name)]:
         raise UserError(
-            f"a log can be compared only with another log, but {other[0]} is not the file or folder of a log: score "
+            f"a log can be compared only with another log, but {other[0]} is neither a log nor a folder of logs: score "
             "the log (robust-eval import LOG), and name the folder of that run"
         )
     read = [_read(name) for name in names]
@@ -116,7 +116,7 @@ def _rows(path: Path) -> Iterator[LoggedAnswer]:
                 raise UserError(f"{where}: {'question_id' if place is None else 'correct'} is empty: remove the row")
             raise UserError(
                 f"{where}: a table for the gate must have the columns question_id and correct (0 or 1), not "
-                f"{', '.join(map(str, record))}; to grade texts, run robust-eval sampler=recorded "
+                f"{', '.join(map(str, record))}; to grade replies, run robust-eval sampler=recorded "
                 f"sampler.file={path} dataset=FILE, and gate the runs"
             )
         value = _number(record[verdict], where, verdict)

@@ -100,7 +100,7 @@ def _label(record: Mapping[str, Any], where: str) -> dict[str, Any]:
     if method not in (None, "answer", "question") or (method == "answer" and not row.get("stratum_size", 0) > 0):
         raise UserError(f"{where}: drawn must be 'question', or 'answer' together with the stratum and its size")
     if any("\ud800" <= sign <= "\udfff" for value in row.values() if isinstance(value, str) for sign in value):
-        raise UserError(f"{where}: a text must be Unicode, without unpaired surrogates")
+        raise UserError(f"{where}: text must be Unicode, without unpaired surrogates")
     return row
 
 

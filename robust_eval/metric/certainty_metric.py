@@ -48,12 +48,14 @@ ERROR_RATE = share_spec(
     of_question="error rate",
     tie_breaker="certainty.entropy",
 )
-CERTAIN_WRONG = count_spec("certainty.count.certain_wrong", "questions certain and wrong", more_is_better=False)
+CERTAIN_WRONG = count_spec(
+    "certainty.count.certain_wrong", "questions with certain but wrong answers", more_is_better=False
+)
 SPECS: tuple[MetricSpec, ...] = (
     ENTROPY,
     MetricSpec("certainty.entropy_miller_madow", "answer entropy, Miller–Madow", unit="nats", more_is_better=False),
     ERROR_RATE,
-    count_spec("certainty.count.certain_right", "questions certain and right", more_is_better=True),
+    count_spec("certainty.count.certain_right", "questions with certain and right answers", more_is_better=True),
     CERTAIN_WRONG,
     count_spec(
         "certainty.count.undefined",

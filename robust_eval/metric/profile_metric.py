@@ -85,9 +85,9 @@ reasoning.
 _LABELS = {
     "frs": "FRS",
     "worst": "worst case",
-    "right_share": "wordings right",
+    "right_share": "accuracy over wordings",
     "entropy": "answer entropy",
-    "orders_right": "orders right",
+    "orders_right": "accuracy over orders",
     "turns_held": "turns of pushback withstood",
     "thought_right": "right with reasoning",
 }

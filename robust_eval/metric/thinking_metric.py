@@ -92,7 +92,7 @@ COUNTS = {
     "known": count_spec("thinking.count.known", "facts right with at least one budget"),
     "unknown": count_spec(
         "thinking.count.unknown",
-        "facts that no budget makes right",
+        "facts wrong with every budget",
         left_out="Facts without a breaking budget, because they are wrong with every budget",
     ),
 }

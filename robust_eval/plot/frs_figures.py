@@ -59,7 +59,8 @@ def facts_of(run: FigureData) -> Facts:
 
 @run_figure(
     "Every fact under three perturbations",
-    "Facts in the upper left are robust by all three methods; a diamond marks a fact answered right in every wording.",
+    "Facts in the upper left are robust by all three methods; a diamond marks a fact answered correctly in every "
+    "wording.",
     "not in the papers, which have no questions in common",
     lambda run: "profile" in run.tables and "frs" in run.tables["profile"].column_names,
 )
@@ -85,7 +86,7 @@ def frs_by_entropy_and_rewording(axes: Axes, run: FigureData) -> None:
             x[is_held], y[is_held], clip_on=False, label=f"{label} ({np.count_nonzero(is_held)})", **style
         )
     bar = root(axes).colorbar(points, ax=axes, format=PercentFormatter(1, 0))
-    bar.set_label("wordings answered right")
+    bar.set_label("wordings answered correctly")
     sample_size = f"{is_defined.sum()}" if is_defined.all() else f"{is_defined.sum()} of {is_defined.size}"
     axes.set(xlabel="entropy of repeated answers (nats)", ylabel="Factual Robustness Score")
     axes.set_title(f"Every fact under three perturbations (n\u00a0=\u00a0{sample_size})")
@@ -132,8 +133,8 @@ def fact_accuracy(run: FigureData) -> FactAccuracy:
 @run_figure(
     "Accuracy of every fact",
     "Each row is a fact. Robust facts, at the top, stay right (light) at high temperatures; fragile ones, at the "
-    f"bottom, soon turn wrong (dark). The line is the breaking temperature. Of more than {MAX_ROWS} facts, only "
-    f"{MAX_ROWS} evenly spaced ones are drawn.",
+    f"bottom, soon turn wrong (dark). The line is the breaking temperature. If there are more than {MAX_ROWS} "
+    f"facts, only {MAX_ROWS} evenly spaced ones are drawn.",
     "not in the paper",
     lambda run: {"frs", "frs_accuracy"} <= set(run.tables) and run.tables["frs"].num_rows > 0,
 )
@@ -361,7 +362,7 @@ def question_types(axes: Axes, run: FigureData) -> None:
 
 @run_figure(
     "Mean score for each d",
-    "The larger d, the more initial entropy costs; unbroken facts score 1 for every d, so read the mean with "
+    "A larger d makes initial entropy cost more; unbroken facts score 1 for every d, so read the mean with "
     "their share.",
     "Fastowski et al., Fig. 10 to 12",
     lambda run: len(run.by_parameter(FRS)) > 1 and _has_scores(run),
@@ -473,8 +474,8 @@ def _draw_surfaces(axes: Axes, formula: str, label: str) -> None:
 
 @run_figure(
     "The score by entropy and breaking temperature",
-    "Facts on a line between two colours have the same score; the larger d, the sooner entropy outweighs the breaking "
-    "temperature.",
+    "Facts on a line between two colours have the same score; with a larger d, entropy outweighs the breaking "
+    "temperature sooner.",
     "Fastowski et al., Fig. 9",
     None,
 )

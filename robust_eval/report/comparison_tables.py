@@ -200,8 +200,8 @@ def _type_table(compared: Comparison) -> Table:
     score, spec = compared.types[0].score, compared.spec(compared.types[0].score)
     by = (spec.of_question or spec.words) if spec else score
     note = (
-        f"By {by}, for each type: of its facts among the most robust and the least robust, the share in the most "
-        f"robust group. Each group has {PAPER_N:,} facts, or half of all if that is fewer; ties count fractionally."
+        f"Facts are ranked by {by}. Share: a type's facts in the most robust group, divided by its facts in either "
+        f"group. Each group has {PAPER_N:,} facts, or half of all if that is fewer; ties count fractionally."
     )
     return Table("Question types among the most and the least robust facts", header, rows, 3, note)
 
@@ -299,8 +299,8 @@ def _question_tables(shared: SharedQuestions) -> Iterator[Table]:
         rows = [[*_kept_row(shared, row)] for row in divided_rows]
         note = (
             f"{counted(int(shared.divided.sum()), 'question')}, sorted by the first metric in the runs that kept them, "
-            "best first. A question is kept if its greedy answer is right, or if the settings select it; a limit on "
-            f"the number excludes others. {_QUOTED} Shown: {len(rows)}; {file_text}"
+            "best first. A question is kept if its greedy answer is right, or if the settings select it, unless a "
+            f"limit on the number of questions excludes it. {_QUOTED} Shown: {len(rows)}; {file_text}"
         )
         title = f"Questions that only some runs kept, {shared.dataset}"
         yield Table(title, ["question", *shared.measured], rows, 1, note)

@@ -176,19 +176,20 @@ def agreement(score: Score, questions: Sequence[Question]) -> Presentation:
     )
     title, original, every_variant = _VARIANTS[score.settings.get("variants", "wordings")]
     sentence = (
-        f"in several ways {at_words(t)} (95 % intervals in brackets): {base} of them are answered right {original}, "
-        f"{vote} by the majority vote, and {worst} by every rater; the raters' agreement beyond chance is κ = {kappa}."
+        f"in several ways {at_words(t)} (95 % intervals in brackets): {base} of them are answered correctly "
+        f"{original}, {vote} by the majority vote, and {worst} by every rater; the raters' agreement beyond chance is "
+        f"κ = {kappa}."
     )
     columns = {
         "agreement.certainty": ("agreement of raters", "normalised certainty H_η of all raters"),
-        "agreement.difficulty": ("raters right", "share of the raters that answer right"),
+        "agreement.difficulty": ("correct raters", "share of the raters that answer correctly"),
     }
     claims = [f"gets {worst} of its questions right {every_variant}"]
     guessed = score.values.get("agreement.guessing.worst", UNDEFINED).value
     anchors = [] if math.isnan(guessed) else [(guessed, "a model that guesses among the choices")]
     anchors.append((1.0, f"one that is right {every_variant}"))
     every = score.curves["agreement.worst"][t]
-    scale = Scale("share of questions that every rater answers right", every, 0.0, 1.0, anchors)
+    scale = Scale("share of questions that every rater answers correctly", every, 0.0, 1.0, anchors)
     tables = [_table_4(score)]
     return Presentation(title, sentence, _columns(score, t, columns), (), claims, scale, tables)
 
@@ -223,7 +224,7 @@ def certainty(score: Score, questions: Sequence[Question]) -> Presentation:
         ERROR_RATE.name: ("error rate", "share of wrong answers among the repeated ones"),
     }
     claim = (
-        f"gives answers with an entropy of {entropy} nats (0: always the same) to the same question, and "
+        f"answers the same question with a mean entropy of {entropy} nats (0: always the same), and "
         f"{score.formatted(point(ERROR_RATE.name, t), '.0%')} of these answers are wrong"
     )
     if choices and all(choices):
@@ -361,8 +362,8 @@ def uncertainty(score: Score, questions: Sequence[Question]) -> Presentation:
     presentation.tables = [_table_of_scores(score, names)]
     caught = score.formatted(specs["caught"], ".0%")
     presentation.sentence = (
-        f"{at_words(t)}: wrong {answers} are less certain than right ones with a probability (AUROC) of "
-        f"{score.formatted(specs['auroc'], '.2f')}, by {about.label}."
+        f"{at_words(t)}: judged by {about.label}, wrong {answers} are less certain than right ones with probability "
+        f"{score.formatted(specs['auroc'], '.2f')} (AUROC)."
     )
     presentation.claims = [f"The least certain {errors_by.LEAST} of its answers contain {caught} of its errors"]
     anchors = [

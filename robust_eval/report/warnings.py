@@ -135,7 +135,8 @@ def _server_warnings(result: Result) -> Iterator[Caution]:
     drawn_at = description.get("loaded.drawn_as_at")
     if isinstance(drawn_at, float):
         yield Caution(
-            f"Log-probabilities show that at the highest temperature, the server sampled as if at about {drawn_at:g}.",
+            "Log-probabilities show that at the highest temperature, the server sampled as if the temperature were "
+            f"about {drawn_at:g}.",
             f"Set model.highest_temperature={drawn_at:g}, or choose a server that neither caps nor truncates.",
         )
     if isinstance(words := description.get("loaded.unknown_finish_reasons"), str):

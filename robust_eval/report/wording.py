@@ -131,7 +131,7 @@ def _selection_text(result: Result) -> str:
     exact = right - sum(each.endswith(", no exact match") for each in statuses)
     if n_kept == exact < right:
         return f"the {n_kept:,} that it answered with an exact match ({right:,} were right),"
-    return f"{'the' if n_kept == right else f'{n_kept:,} of the'} {right:,} that it answered right,"
+    return f"{'the' if n_kept == right else f'{n_kept:,} of the'} {right:,} that it answered correctly,"
 
 
 def _trials_text(sampler: str, settings: Mapping[str, object]) -> str:

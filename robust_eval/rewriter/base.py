@@ -27,10 +27,10 @@ FATES = {
     "kept": "kept",
     "echo": "the same as the question",
     "duplicate": "repeated",
-    "no_question": "no question",
+    "no_question": "not a question",
     "cut": "truncated",
     "drifted": "changed in meaning",
-    "surplus": "more than requested",
+    "surplus": "beyond the requested number",
 }
 """Fates of a rewrite, with their names in words."""
 

@@ -192,7 +192,7 @@ class Sampler(Conditions):
         if not question.choices:
             raise UserError(
                 f"sampler.structured=true restricts replies to the letters of choices, but question {question.id} has "
-                "none: remove it, or choose a data set with choices only, such as dataset=physics"
+                "none: remove it, or choose a data set in which every question has choices, such as dataset=physics"
             )
         return shown_signs(len(question.choices), arrangement)
 

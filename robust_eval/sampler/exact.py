@@ -43,7 +43,7 @@ class Exact(KnownFacts):
         if self.nodes < 1:
             raise ValueError(f"nodes must be at least 1, not {self.nodes}")
         if not 0 <= self.precision < 0.5:
-            raise ValueError(f"precision must be from 0 to 0.5, not {self.precision:g}")
+            raise ValueError(f"precision must be at least 0 and below 0.5, not {self.precision:g}")
         if self.draws < 1:
             raise ValueError(f"draws must be at least 1, not {self.draws}")
         if not self.temperatures[-1] <= self.max_temperature < math.inf:

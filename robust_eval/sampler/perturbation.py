@@ -66,7 +66,7 @@ class ChoiceOrders(Repetition):
         chosen = [question for question in questions if len(question.choices) > 1]
         if not chosen:
             raise NothingKeptError(
-                "none of the questions has choices, whose order and form sampler=order varies: "
+                "sampler=order varies the order and form of choices, but none of the questions has choices: "
                 "choose a data set with choices, such as dataset=physics"
             )
         return chosen

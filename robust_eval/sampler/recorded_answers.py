@@ -133,14 +133,16 @@ class RecordedAnswers:
         ids_by_sampler = [set(answers["question_id"].unique().to_pylist()) for answers in self._by_sampler().values()]
         selected = set.intersection(*ids_by_sampler)
         if left_out := len(set.union(*ids_by_sampler) - selected):
-            log.warning("%s: %d questions without answers of every sampler are left out", self.file, left_out)
+            log.warning(
+                "%s: %d questions that lack answers from at least one sampler are left out", self.file, left_out
+            )
         if self.selection != "none":
             right = baseline["exact" if self.selection == "exact_match" else "correct"].fill_null(False)
             selected &= set(baseline["question_id"].filter(right).to_pylist())
         if not selected:
             raise NothingKeptError(
                 f"none of the questions has a right answer at temperature 0 "
-                f"(selection={self.selection}) and answers of every sampler in {self.file}; "
+                f"(selection={self.selection}) and answers from every sampler in {self.file}; "
                 "sampler.recorded.selection=none needs no right answer"
             )
         return [question for question in questions if question.id in selected]

@@ -31,7 +31,7 @@ class TemperatureSweep(KnownFacts):
     """Number of independent answers at each temperature."""
     stop_on_match: bool = False
     """End an answer as soon as it contains an accepted answer and the boundary of its last word; saves time if only
-    correctness matters. Answers to multiple choice are not shortened."""
+    correctness matters. Answers to multiple-choice questions are not shortened."""
     early_stop: bool = False
     """Sample temperatures from the lowest, each only until it is certain whether the fact breaks there. The breaking
     temperatures and FRS are the same with about a third of the answers, but the accuracy at each temperature is not

@@ -29,7 +29,7 @@ _PART = 2**23  # questions drawn in one part of the work, which takes a tenth of
 def check_level(level: float) -> None:
     """Raise ValueError for a confidence level of an interval that is not in (0, 1)."""
     if not 0 < level < 1:
-        raise ValueError(f"level must be between 0 and 1, not {level}")
+        raise ValueError(f"level must be above 0 and below 1, not {level}")
 
 
 def mean_bounds(

@@ -91,7 +91,7 @@ def verdict(
     values = _differences(differences)
     check_level(level)
     if not 0 < margin < 1:
-        raise ValueError(f"margin must be between 0 and 1, not {margin}")
+        raise ValueError(f"margin must be above 0 and below 1, not {margin}")
     labels = None if groups is None else np.asarray(groups)
     if labels is not None and labels.shape != values.shape:
         raise ValueError(f"groups: {labels.size} labels for {len(values)} questions")

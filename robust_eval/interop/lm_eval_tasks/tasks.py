@@ -358,7 +358,7 @@ class AnswerCertaintyTask(RepeatedQuestions):
         """Return the task's number of replies, by default the paper's twenty trials; UserError for fewer than two."""
         trials = 20 if self.options.trials is None else self.options.trials
         if trials < 2:
-            raise UserError(f"trials must be 2 or more, not {trials}: certainty is measured by repeated answers")
+            raise UserError(f"trials must be 2 or more, not {trials}: certainty is measured from repeated answers")
         return {float(self.options.temperature): trials}
 
     def metrics(self) -> dict[str, bool]:

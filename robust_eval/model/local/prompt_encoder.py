@@ -32,7 +32,7 @@ class ChatTemplate:
     """true: the system line is a separate message; false: it begins the first user message; null: true if the
     template supports system messages."""
     date: str = TEMPLATE_DATE
-    """Date for templates that contain today's date; another form than the default's is shown as it is."""
+    """Date for templates that contain today's date; one in a format other than the default's is inserted unchanged."""
     thinking_end: str = "</think>"
     """The tag with which the model ends its reasoning. The reasoning begins with the same tag without the slash."""
 

@@ -165,7 +165,7 @@ def repeats_itself(settings: ServiceSettings, temperature: float) -> str:
 def draws_otherwise(settings: ServiceSettings, temperature: float, drawn_at: float) -> str:
     """Return the message that replies are drawn as if at another temperature, with a remedy."""
     return (
-        f"according to its log-probabilities, {settings.server} draws at temperature {temperature:g} as if at about "
-        f"{drawn_at:g}. It caps or ignores the temperature, or silently truncates the distribution: set "
+        f"according to its log-probabilities, {settings.server} draws at temperature {temperature:g} as if it were "
+        f"about {drawn_at:g}. It caps or ignores the temperature, or silently truncates the distribution: set "
         f"model.{f'highest_temperature={drawn_at:g}' if drawn_at < temperature else 'takes_temperature=false'}"
     )

@@ -142,7 +142,7 @@ function answersOf(name, answers, wordings, row) {
   const wording = (rewrite) => variants[rewrite] ?? quoted(rewrite === 0 ? index.texts[row] : (wordings[rewrite - 1] ?? `rewrite ${rewrite}`));
   const at = answers.temperatures.map((t) => (several ? `t = ${t}` : `times at t = ${t}`));
   const heading = [
-    ...(reworded ? ["asked"] : []),
+    ...(reworded ? ["wording"] : []),
     "answer",
     ...(labelled ? ["label"] : []),
     "verdict",

@@ -206,7 +206,7 @@ def test_letters_and_single_texts_need_no_cross_encoder(monkeypatch: pytest.Monk
     monkeypatch.setattr(sentences, "cross_encoder", refuse)
     monkeypatch.setattr(sentences, "sentence_transformer", refuse)
     rows = [*answers(LETTER, "A", "A) Paris", "B"), *answers(YEAR, "1945", "1945")]
-    assert voted_for(rows, LETTER, YEAR, ranks=tiny) == (["A", "1945"], "nothing: no vote needed it")
+    assert voted_for(rows, LETTER, YEAR, ranks=tiny) == (["A", "1945"], "none: no vote needed one")
 
 
 @pytest.mark.parametrize("named", ["{tmp_path}/gone", "cross-encoder/ms-marco-MiniLM-L6-v2", "{tmp_path}"])
@@ -228,5 +228,5 @@ def test_what_ranked_is_said_of_all_tables_together(encoder: RecordingModel, tin
     for texts in (["NYC", "NYC"], ["NYC", "nyc!"], ["NYC", "NYC"]):
         clusters.aggregate([CITY], Matching().grade([CITY], answer_table(answers(CITY, *texts))))
         ranked_by.append(clusters.description())
-    nothing, something = {"ranked_by": "nothing: no vote needed it"}, {"ranked_by": f"cross-encoder {tiny}"}
+    nothing, something = {"ranked_by": "none: no vote needed one"}, {"ranked_by": f"cross-encoder {tiny}"}
     assert ranked_by == [nothing, nothing, something, something]

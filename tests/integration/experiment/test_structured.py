@@ -56,7 +56,7 @@ def test_questions_without_choices_are_refused(tmp_path: Path):
         assert not any(map(asks, server.bodies))
     assert str(refused.value) == (
         "sampler.structured=true restricts replies to the letters of choices, but question facts-001 has none: "
-        "remove it, or choose a data set with choices only, such as dataset=physics"
+        "remove it, or choose a data set in which every question has choices, such as dataset=physics"
     )
 
 

@@ -129,7 +129,7 @@ def test_the_columns_of_questions_and_the_tables_of_facts_are_those_of_the_files
         "FRS (d = 1)": "frs.d1",
         "initial entropy H": "frs.entropy.mean",
         "agreement of raters": "agreement.certainty.t1",
-        "raters right": "agreement.difficulty.t1",
+        "correct raters": "agreement.difficulty.t1",
         "entropy": "certainty.entropy.t0.7",
         "error rate": "certainty.error_rate.t0.7",
     }

@@ -137,7 +137,7 @@ def test_the_table_shows_each_question_with_its_figures(page: Page):
         "initial entropy H",
         "breaking temperature",
         "agreement of raters",
-        "raters right",
+        "correct raters",
         "entropy",
         "error rate",
     ]

@@ -305,7 +305,7 @@ def test_questions_go_on_that_every_sampler_asked(tmp_path: Path, caplog: pytest
     sampler = RecordedAnswers(str(write(tmp_path / "a.jsonl", *rows)))
     asked = [Question(id=name, text=name) for name in "abc"]
     assert [question.id for question in sampler.select(asked, SCHEMA.empty_table())] == ["b"]
-    assert "2 questions without answers of every sampler are left out" in caplog.text
+    assert "2 questions that lack answers from at least one sampler are left out" in caplog.text
     apart = RecordedAnswers(str(write(tmp_path / "b.jsonl", rows[0], rows[3])))
     with pytest.raises(NothingKeptError, match=r"none of the questions has .* answers of every sampler in"):
         apart.select(asked, SCHEMA.empty_table())

@@ -338,7 +338,7 @@ def test_a_metric_beyond_0_and_1_is_refused_and_another_command_named(tmp_path: 
     one, other = gated_run(tmp_path / "one", 3), gated_run(tmp_path / "other", 3)
     place = one.run.questions.column_names.index("frs.d1")
     ranking = one.run.questions.set_column(place, "frs.d1", pa.array([1.4, 0.3, 0.5]))  # of a question, such as AUROC
-    with pytest.raises(UserError, match=r"do not all lie between 0 and 1, .* \(robust-eval compare\)"):
+    with pytest.raises(UserError, match=r"lie outside 0 to 1, .* \(robust-eval compare\)"):
         decided(replace(one, run=replace(one.run, questions=ranking)), other)
 
 

@@ -27,7 +27,7 @@ def test_the_facts_that_became_less_robust_are_found_and_no_others(tmp_path: Pat
     facts = found(one, other)
     assert [fact.question_id for fact in facts.less_robust] == ["q0", "q1", "q2", "q3", "q4"]
     assert facts.less_robust[0].why.startswith("right in 10 of 40 trials (baseline 20 of 40), p = 0.0")
-    assert ("swapped within trials" in facts.note) == (seed == 0)
+    assert ("swapped between the runs" in facts.note) == (seed == 0)
 
 
 def test_certain_bounds_say_which_facts_became_less_robust(tmp_path: Path):

@@ -114,7 +114,7 @@ def test_rows_without_a_label_are_left_out_and_counted(tmp_path: Path, caplog: p
 def test_a_reply_with_an_unpaired_surrogate_is_refused_with_the_row(tmp_path: Path):
     file = tmp_path / "mine.jsonl"
     file.write_text('{"id": "q", "reply": "\\ud800", "label": "right"}\n')
-    with pytest.raises(UserError, match="row 1: a text must be Unicode"):
+    with pytest.raises(UserError, match="row 1: text must be Unicode"):
         read_labels(file)
 
 

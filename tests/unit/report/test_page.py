@@ -17,6 +17,7 @@ from robust_eval.plot.figure_files import save_figures
 from robust_eval.plot.figure_registry import registered
 from robust_eval.question import Question
 from robust_eval.report.page import write_page
+from robust_eval.report.question_table import as_data, number_columns
 from robust_eval.report.score_presentation import agreement, present
 from robust_eval.report.terminal import print_summary
 from robust_eval.report.warnings import sampling_warnings
@@ -108,6 +109,14 @@ def test_the_page_is_whole_and_loads_nothing(result: Result, tmp_path: Path):
     assert "loaded.dtype" in text
 
 
+def test_texts_of_questions_and_models_are_escaped(result: Result, tmp_path: Path):
+    write_page(result, [], tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text()
+    assert "<b>yes</b>" not in text
+    assert "&lt;b&gt;yes&lt;/b&gt;" in text
+    assert "Is 0 &lt; 1 &amp; so on?" in text
+
+
 def test_the_extremes_are_ordered_and_leave_out_the_undefined(result: Result, tmp_path: Path):
     write_page(result, [], tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text()
@@ -127,9 +136,7 @@ def test_the_types_among_the_most_and_the_least_robust_facts_are_shown_with_what
     result: Result, tmp_path: Path
 ):
     said = types_section(result, tmp_path)
-    assert (
-        "By FRS (d = 1), for each type: of its facts among the 2 most robust and the 2 least robust of all 5, " in said
-    )
+    assert "ranked by FRS (d = 1). Share: a type's facts among the 2 most robust of all 5, divided by its facts" in said
     assert "The paper takes 1,000 at each end; there are too few facts for that. Facts without a type: 1." in said
     assert "predicts" not in said
     assert re.findall(r"(no type|Location|Numerical) (\d) ([\d.]+) ([\d.]+) (\S+)", said) == [
@@ -258,6 +265,28 @@ def test_the_row_of_table_4_says_how_many_questions_its_figures_rest_on(
     print_summary(replace(result, scores={"agreement": score}), tmp_path, "store", None)
     row = [line for line in capsys.readouterr().out.splitlines() if line.startswith("│ 1 ")][-1]
     assert [cell.strip() for cell in row.strip("│").split("│")] == ["1", "2 to 4", *["6.3"] * 9]
+
+
+def test_a_figure_of_many_digits_is_rounded_to_the_same_number_wherever_it_is_shown(
+    result: Result, capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
+    table = result.scores["frs"].tables["frs"]
+    column = table.schema.get_field_index("frs_d1")
+    fact = table.set_column(column, "frs_d1", pa.array([0.654527, 0.6, 0.5, 0.4, 0.3, np.nan]))
+    frs = replace(
+        result.scores["frs"],
+        values={**result.scores["frs"].values, "frs.d1": Estimate(0.654527, 0.704545, 0.7045)},
+        by_question={"frs.d1": fact["frs_d1"].to_numpy()},
+        tables={**result.scores["frs"].tables, "frs": fact},
+    )
+    run = replace(result, scores={"frs": present(frs, QUESTIONS)})
+    print_summary(run, tmp_path, "store", None)
+    write_page(run, [], tmp_path / "report.html")
+    shown = capsys.readouterr().out + (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert set(re.findall(r"0\.65\d+", shown)) == {"0.655"}
+    # the terminal's table; the page's scale, its headline, its two tables, and the fact among the extremes
+    assert shown.count("0.655") == 6
+    assert as_data(number_columns(run)[0], [0])["numbers"] == [0.654527]  # of which the page's script makes 0.655
 
 
 def test_the_headline_shows_what_a_person_wants_first(result: Result):

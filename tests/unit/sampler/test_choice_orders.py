@@ -54,7 +54,7 @@ def test_questions_without_choices_are_asked_nothing_and_rewrites_are_not_asked(
         ("metals", 1002, "choices CAB"),
     ]
     assert sampler.candidates([FREE, METALS]) == [METALS]
-    with pytest.raises(UserError, match=r"none of the questions has choices, .*dataset=physics"):
+    with pytest.raises(UserError, match=r"none of the questions has choices: .*dataset=physics"):
         sampler.candidates([FREE])
 
 

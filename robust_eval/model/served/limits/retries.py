@@ -182,7 +182,7 @@ class Patience:
                 if late:
                     reason = f"{problem.reason} ({late})"
                     raise UnansweredError(problem.kind, reason, problem.retry_after, problem.status) from None
-                log.info("%s: a request of the probe is sent again in %.0f s: %s", self._settings.server, wait, problem)
+                log.info("%s: a probe request is retried in %.0f s: %s", self._settings.server, wait, problem)
             attempt += 1
             await asyncio.sleep(wait)
 

@@ -801,7 +801,7 @@ def test_what_the_probe_waits_for_is_said(caplog: pytest.LogCaptureFixture):
 
     with scripted(says) as url:
         config(url).load().check(questions(1))
-    assert re.search("a request of the probe is sent again in [01] s: 429 slow down$", caplog.text, re.MULTILINE)
+    assert re.search("a probe request is retried in [01] s: 429 slow down$", caplog.text, re.MULTILINE)
 
 
 def test_a_server_that_hangs_when_it_is_asked_how_it_goes_on_with_answers_is_a_sentence(
