@@ -53,7 +53,7 @@ class AnswerCluster(NamedTuple):
 def main() -> None:
     """Ask one question in several wordings; print the answers and their clusters."""
     parser = command_parser("ask", "Ask a question in several wordings and count the answers.")
-    parser.add_argument("question", help="the question; if the data set contains it, with its choices and context")
+    parser.add_argument("question", help="the question; if the data set contains it, its choices and context are added")
     parser.add_argument(
         "overrides",
         nargs="*",

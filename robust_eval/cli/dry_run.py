@@ -48,7 +48,7 @@ def print_plan(plans: Mapping[str, Sequence[Stage]]) -> None:
     if len(plans) > 1:
         for job, plan in plans.items():
             console.print(f"{job}: {in_words(plan)}")
-        console.print(f"together: {in_words(stages)}; requests that several jobs share are counted once")
+        console.print(f"total: {in_words(stages)}; requests that several jobs share are counted once")
     else:
         console.print(_plan_table(stages, served, bool(workload.cost)))
     complete = sum(stage.requests - len(stage.missing) for stage in stages)

@@ -92,7 +92,7 @@ def _explain(word: str) -> None:
     """Print help on the options of a group, or the settings of one of them."""
     group, equals, option = word.partition("=")
     if word in COMMANDS:
-        raise UserError(f"help explains a command by itself: {_program()} help {word}")
+        raise UserError(f"help explains one command at a time: {_program()} help {word}")
     if group not in GROUPS:
         from robust_eval.config.composition_errors import nearest
 

@@ -26,7 +26,7 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
-    "run": Command("run", "measure a model (run may be omitted)"),
+    "run": Command("run", "evaluate a model (run may be omitted)"),
     "compare": Command("compare", "compare finished runs"),
     "gate": Command("gate", "decide whether a candidate may replace its baseline"),
     "baseline": Command("gate:baseline", "name a run as a baseline, or list baselines"),

@@ -154,7 +154,7 @@ def _refuse_options(arguments: Sequence[str]) -> None:
             value = following
         raise UserError(
             f"{name} is not an option: settings are written without dashes, {name.lstrip('-')}={value or '…'} "
-            "(--help names the settings, --hydra-help the options)"
+            "(--help lists the settings, --hydra-help the options)"
         )
 
 

@@ -95,7 +95,8 @@ def _check_other_models(config: Config, sampler_names: str) -> None:
     judge = config.grader.judge_config
     if config.grader.uses_judge and judge is None:
         raise UserError(
-            "grader=judge needs a model: set grader.model to an option of the group model; it may be the measured one"
+            "grader=judge needs a model: set grader.model to an option of the group model; it may be the model under "
+            "test"
         )
     if judge is not None and judge.recorded:
         raise UserError(f"grader.model: {judge.name} has only recorded answers and cannot judge; choose another model")

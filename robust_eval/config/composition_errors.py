@@ -28,7 +28,7 @@ RENAMED = {
     "answers_at_once": "batch_size",
     "max_unusable": "max_invalid_fraction",
     "ask": "early_stop",
-    "whole_answers": "stop_on_match, true where whole_answers was false",
+    "whole_answers": "stop_on_match, which has the opposite meaning",
     "pressures": "pushbacks",
     "most_megabytes": "max_size_mb",
     "until": "target_half_width",

@@ -371,7 +371,7 @@ def own_temperature_profile(
 def _without_effort(model: ModelConfig, supported: Temperatures) -> str:
     """Return the reason why a model at its own temperature cannot compare reasoning efforts; empty if it can."""
     if getattr(model, "reasoning_effort", None) is not None:
-        return "model.reasoning_effort sets one"
+        return "model.reasoning_effort already sets the effort"
     if not supported.takes_effort:
         skipped = getattr(model, "takes_temperature", None) is False
         return "model.takes_temperature=false skips its probe" if skipped else "the server accepts no reasoning_effort"

@@ -233,7 +233,7 @@ def gate_spec(run: MeasuredRun, metric: str) -> MetricSpec:
     """
     if metric not in run.run.question_metrics:
         available = "it kept no question" if run.kept_nothing else f"it has {', '.join(run.run.headline_means)}"
-        raise UserError(f"gate.metrics names {metric}, for which {run.name} has no values by question; {available}")
+        raise UserError(f"gate.metrics names {metric}, for which {run.name} has no per-question values; {available}")
     spec, values = run.run.spec(metric), run.run.values(metric)
     if spec is None or spec.more_is_better is None:
         raise UserError(
@@ -241,7 +241,7 @@ def gate_spec(run: MeasuredRun, metric: str) -> MetricSpec:
         )
     if np.nanmin(values, initial=0) < 0 or np.nanmax(values, initial=0) > 1:
         raise UserError(
-            f"gate.metrics names {metric}, but some of its values by question lie outside 0 to 1, and the interval of "
+            f"gate.metrics names {metric}, but some of its per-question values lie outside 0 to 1, and the interval of "
             "a gate needs values in that range: remove it, and compare the runs (robust-eval compare)"
         )
     return spec

@@ -209,7 +209,7 @@ def tables(report: Report) -> list[Table]:
     """Return the verdict's tables for people: the judged metrics, a row for each, and the settings that differ."""
     header = ["metric", "verdict", "facts", "baseline", "candidate", "difference", "margin"]
     rows = [[Cell(each.label), Cell(_outcome(report, each)), *_numbers(each)] for each in report.decision.metrics]
-    level = f"{100 * report.level:g} % intervals, over the facts that have the metric in both runs."
+    level = f"{100 * report.level:g} % intervals, over the facts with a value in both runs."
     note = " ".join([level, *map(_mcnemar, report.decision.metrics)]).strip()
     settings = [
         [Cell(name), *(Cell(setting_value(name, value)) for value in values)]

@@ -55,7 +55,7 @@ class Collected:
         by_reason: dict[str, list[str]] = {}
         for each in self.questions:
             if not each.answers and each.correct is None:
-                reason = self.reasons.get(each.id) or "the log names no right answer"
+                reason = self.reasons.get(each.id) or "the log contains no right answer"
             elif not each.choices and not any(map(normalize, each.answers)):
                 reason = "the normalised target is empty"
             else:
@@ -123,7 +123,7 @@ def collect(files: Sequence[Path]) -> list[Collected]:
     for file in files:
         if (harness := harness_of(file)) is None:
             raise UserError(
-                f"{file} is not a supported log: name .eval or JSON of inspect_ai, samples_*.jsonl of lm-eval, "
+                f"{file} is not a supported log: pass .eval or JSON logs of inspect_ai, samples_*.jsonl of lm-eval, "
                 "requests and outputs of OpenAI batches (.jsonl), scenario_state.json of HELM, or Every Eval Ever "
                 "(.json, .jsonl)"
             )

@@ -156,7 +156,7 @@ def differences(collected: Collected) -> list[str]:
         sentences.append(printable(f"the prompt differs from that of robust_eval: {excerpt!r} ({question.id})"))
     first_line = not request.chat and request.reader != "reply"
     if request.stop and not (first_line and request.stop == ("\n",)):
-        default = "the end of the first line" if first_line else "nothing but the length limit"
+        default = "the end of the first line" if first_line else "the length limit only"
         sentences.append(printable(f"replies stop at {list(request.stop)!r}; in robust_eval they stop at {default}"))
     answers = collected.answers
     if "finish_reason" in answers.column_names:

@@ -30,7 +30,7 @@ def read_batch(requests: Sequence[Path], outputs: Sequence[Path]) -> Iterator[Lo
     """Yield the answers to a batch's requests in their order. UserError names the request that is broken or unknown."""
     bodies = {key: (where, of_kind(record, "body", dict, where)) for where, key, record in _records(requests)}
     if not requests:
-        raise UserError(f"{outputs[0]} contains the outputs of a batch: also name its file of requests")
+        raise UserError(f"{outputs[0]} contains the outputs of a batch: also pass its requests file")
     prompts: dict[Any, list[str]] = {}
     for key, (where, body) in bodies.items():
         prompts.setdefault(_messages(body, where), []).append(key)

@@ -83,7 +83,7 @@ SPECS: tuple[MetricSpec, ...] = (
         "share of questions that every rater gets right (Worst)",
         primary=True,
         short="every rater right",
-        of_question="every rater right (1: all are)",
+        of_question="every rater right (1: yes, 0: no)",
         tie_breaker="agreement.difficulty",
     ),
     share_spec("agreement.best", "share of questions that at least one rater gets right (Best)"),
@@ -105,7 +105,7 @@ SPECS: tuple[MetricSpec, ...] = (
     ),
     _joint_metric("alpha_of_raters", "Cronbach's α, raters as items"),
     count_spec("agreement.count.unrated", "questions with fewer than two raters", shown=DETAIL),
-    count_spec("agreement.count.incomplete", "questions without a verdict on at least one rater", shown=DETAIL),
+    count_spec("agreement.count.incomplete", "questions on which at least one rater has no verdict", shown=DETAIL),
     *(
         MetricSpec(f"agreement.guessing.{name}", label, limits=SHARE, mean=False)
         for name, label in (

@@ -66,7 +66,7 @@ def by_temperature(axes: Axes, curves: Curves, spec: MetricSpec, title: str) -> 
 @run_figure(
     "Other metrics",
     "Parallel lines show metrics that move together; values of different metrics cannot be compared.",
-    "metrics of your own",
+    "your own metrics",
     lambda run: bool(run.curves_of_others()),
 )
 def figures_by_temperature(axes: Axes, run: FigureData) -> None:

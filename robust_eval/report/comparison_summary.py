@@ -102,7 +102,7 @@ def _verdict(compared: Comparison, pair: Pair, family: int) -> str:
     first, second = (compared.measurement_labels.full[index] for index in pair[:2])
     if pair.metric and not pair.differences[pair.metric].n:
         words = compared.words(pair.metric)
-        return f"{first} and {second} cannot be compared: no question has the metric “{words}” in both."
+        return f"{first} and {second} cannot be compared: no question has a value of “{words}” in both runs."
     cause = {
         "few": f"{first} and {second} share too few independent questions for a verdict ({MIN_UNITS} are needed).",
         "rescored": f"{first} and {second} are also scored differently, so there is no verdict.",
@@ -220,8 +220,8 @@ def _ranking(compared: Comparison, metric: str, pairs: Sequence[Pair]) -> Rankin
         names = enumerated(best, "and")
         start = f"{names} are ahead in {compared.words(metric)}, and cannot be distinguished from one another"
     text = (
-        f"{start} ({len(pairs)} pairs, each on the {shared} questions for which both runs have it). Two runs count as "
-        f"different where p is below {LEVEL:g} after Holm's correction for all pairs and the 95 % interval excludes 0."
+        f"{start} ({len(pairs)} pairs, each on the {shared} questions with a value in both runs). Two runs count as "
+        f"different if p is below {LEVEL:g} after Holm's correction for all pairs and the 95 % interval excludes 0."
     )
     return Ranking(text, ranked)
 

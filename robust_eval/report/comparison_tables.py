@@ -118,7 +118,7 @@ def runs_table(compared: Comparison) -> Table:
     for run, label in zip(compared.runs, compared.labels, strict=True):
         metrics = (metric_cell(run, n) if n in run.headline_metrics else Cell("") for n in names)
         rows.append([Cell(label, page=run.page), Cell(f"{run.asked}"), Cell(f"{int(run.kept().sum())}"), *metrics])
-    note = "With 95 % intervals. n is the number of questions of a metric. ↑: higher is better, ↓: lower is better."
+    note = "With 95 % intervals. n is the number of questions behind a value. ↑: higher is better, ↓: lower is better."
     return Table("Runs", header, rows, note=note)
 
 
@@ -220,7 +220,7 @@ def _scenario_table(compared: Comparison) -> Table:
         words = subject, scenario.replace("_", " "), dataset or kind, f"{questions}"
         rows.append([*map(Cell, words), *(cells.get(name, Cell("")) for name in names)])
     note = (
-        "AVG weights the rows above equally, WAVG by the number of questions that have the metric. Rows in which a "
+        "AVG weights the rows above equally, WAVG by the number of questions with a value. Rows in which a "
         "metric is undefined are left out of its means."
     )
     return Table("By scenario", header, rows, 3, note if frame["kind"].any() else "")
@@ -244,7 +244,7 @@ def pair_table(compared: Comparison) -> Table:
             has_unscored |= difference.n < pair.shared
         rows.append([*map(Cell, words), _difference(difference, difference.n), *map(Cell, tested)])
     note = (
-        "On the questions for which both runs have the metric: the mean difference with its 95 % interval and the p "
+        "On the questions that have a value in both runs: the mean difference with its 95 % interval and the p "
         "value of a paired t test over questions or groups of them; then the log-rank test of the breaking "
         "temperatures (or turns of pushback), stratified by question, which uses the facts that break earlier in one "
         "run than in the other."
@@ -285,7 +285,7 @@ def _difference_table(compared: Comparison, pair: Pair) -> Table:
         words = compared.words(name), f"{difference.n}", *values
         rows.append([*map(Cell, words), _difference(difference)])
     header = ["metric", "shared questions", "first", "second", "first minus second"]
-    note = "Each metric is over the questions that have it in both runs."
+    note = "Each metric is computed on the questions that have a value in both runs."
     return Table(f"{first} against {second}", header, rows, note=note, folded=True)
 
 
@@ -299,8 +299,9 @@ def _question_tables(shared: SharedQuestions) -> Iterator[Table]:
         rows = [[*_kept_row(shared, row)] for row in divided_rows]
         note = (
             f"{counted(int(shared.divided.sum()), 'question')}, sorted by the first metric in the runs that kept them, "
-            "best first. A question is kept if its greedy answer is right, or if the settings select it, unless a "
-            f"limit on the number of questions excludes it. {_QUOTED} Shown: {len(rows)}; {file_text}"
+            "best first. A question is kept if the sampler's selection selects it (by default, if its greedy answer "
+            "equals an accepted answer), unless a limit on the number of questions excludes it. "
+            f"{_QUOTED} Shown: {len(rows)}; {file_text}"
         )
         title = f"Questions that only some runs kept, {shared.dataset}"
         yield Table(title, ["question", *shared.measured], rows, 1, note)

@@ -65,8 +65,16 @@ _TABLE_4 = {
 """Columns of the paper's table."""
 _VARIANTS = {
     "wordings": ("Rewording", "in the original wording", "in every wording"),
-    "arrangements": ("Agreement over orders and forms", "as given", "in every order and form of the choices"),
-    "both": ("Rewording, order and form", "as given", "in every wording, order and form"),
+    "arrangements": (
+        "Agreement over orders and forms",
+        "in the original order and form",
+        "in every order and form of the choices",
+    ),
+    "both": (
+        "Rewording, order and form",
+        "in the original wording, order and form",
+        "in every wording, order and form",
+    ),
     "trials": ("Agreement of trials", "in the first trial", "in every trial"),
 }
 """Heading, and words for the original and for all variants of a question, by the differences between its raters."""
@@ -174,11 +182,12 @@ def agreement(score: Score, questions: Sequence[Question]) -> Presentation:
         score.formatted(point(f"agreement.{name}", t), form)
         for name, form in (("accuracy", ".0%"), ("plurality", ".0%"), ("worst", ".0%"), ("kappa", ".2f"))
     )
-    title, original, every_variant = _VARIANTS[score.settings.get("variants", "wordings")]
+    variants = score.settings.get("variants", "wordings")
+    title, original, every_variant = _VARIANTS[variants]
     sentence = (
-        f"in several ways {at_words(t)} (95 % intervals in brackets): {base} of them are answered correctly "
-        f"{original}, {vote} by the majority vote, and {worst} by every rater; the raters' agreement beyond chance is "
-        f"κ = {kappa}."
+        f"{'repeatedly' if variants == 'trials' else 'in several ways'} {at_words(t)} (95 % intervals in brackets): "
+        f"{base} of them are answered correctly {original}, {vote} by the majority vote, and "
+        f"{worst} by every rater; the raters' agreement beyond chance is κ = {kappa}."
     )
     columns = {
         "agreement.certainty": ("agreement of raters", "normalised certainty H_η of all raters"),
@@ -282,7 +291,7 @@ def pushback(score: Score, questions: Sequence[Question]) -> Presentation:
             withstands = "withstands" if np.isinf(breaking).any() else "does not withstand"
             withstood = f"the one answer that was right at first {withstands} it"
         sentence += f": {withstood} to the end"
-        claims = [f"keeps {unbroken} of its right answers against {counted(turns, 'turn')} of pushback"]
+        claims = [f"keeps {unbroken} of its right answers through {counted(turns, 'turn')} of pushback"]
     if wrong_count:
         mended = score.formatted(point(challenge.MENDED.name, t), ".0%")
         sentence += (

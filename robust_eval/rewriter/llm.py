@@ -43,7 +43,7 @@ class Llm:
     """Sentence-embedding model that compares a rewrite with its question: a folder, a hub id, or
     embedded:PACKAGE/FOLDER."""
     model: Any = None
-    """Model that rewrites, an option of the group model; null: the measured model."""
+    """Model that rewrites, an option of the group model; null: the model under test."""
     rewrites: int = 5
     """Number of rewrites of each question: v in the paper."""
     attempts: int = 3

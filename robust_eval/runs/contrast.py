@@ -22,7 +22,7 @@ _CAUTIONS = {
     "Servers differ": ("model.base_url",),
     "The restriction of replies to letters differs": ("*.structured",),
     "Prompts differ": ("model.prompt_style", "model.chat_template.*", "*.prompts"),
-    "Number formats differ": ("model.dtype",),
+    "Data types differ": ("model.dtype",),
     "Length limits differ": ("*.max_new_tokens", "model.max_completion_tokens"),
 }
 """Other settings that move metrics by themselves: a statement, and patterns of their names."""

@@ -32,8 +32,8 @@ class KnownFacts(Sampler):
     max_new_tokens: int = 5
     """Length limit of an answer, in tokens."""
     selection: str = "exact_match"
-    """Selection of questions. exact_match: the greedy answer equals an accepted answer; contains: it contains
-    one; none: all questions are kept (those answered incorrectly have no FRS)."""
+    """Selection of questions. exact_match: the greedy answer equals an accepted answer; contains: the grader
+    finds it right; none: all questions are kept (those answered incorrectly have no FRS)."""
     max_questions: int = 1000
     """Maximum number of selected questions, in seeded order."""
     min_confidence: float = 0.0

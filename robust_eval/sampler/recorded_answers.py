@@ -46,12 +46,12 @@ class RecordedAnswers:
     file: str
     """Parquet, CSV, TSV or JSON Lines, by its suffix; ``answers.parquet`` of any run is such a file."""
     columns: Any = None
-    """Map from column names to those in the file, for example {text: reply}; null: the names are equal."""
+    """Map from column names to those in the file, for example {text: reply}; null: the file uses these names."""
     temperature: float | None = None
-    """Temperature of all answers in a file without such a column; .nan: the model's default."""
+    """Temperature of all answers in a file without a temperature column; .nan: the model's default."""
     selection: str = "none"
-    """Selection of questions. exact_match: the answer at temperature 0 equals an accepted answer; contains: it
-    contains one; none: all questions are kept."""
+    """Selection of questions. exact_match: the answer at temperature 0 equals an accepted answer; contains: the
+    grader finds it right; none: all questions are kept."""
 
     baseline_name = "recorded"
     max_questions = None
@@ -108,7 +108,7 @@ class RecordedAnswers:
         if len(foreign):
             raise self._file.refuse(
                 pc.index(is_question, False).as_py(),
-                f"{foreign[0].as_py()!r} is not a question of the data set ({len(foreign.unique())} of the "
+                f"{foreign[0].as_py()!r} is not the id of a question in the data set ({len(foreign.unique())} of the "
                 f"{len(ids.unique())} ids in this file are not); set dataset to the questions that were answered",
             )
 

@@ -126,7 +126,7 @@ class Actors(LanguageModel):
         self._config = config
         self._server: LanguageModel | None = config.load() if config.remote else None
         if config.service_limits().batch:
-            raise UserError("model.batch=true works only with engine=local, whose one process sends all files")
+            raise UserError("model.batch=true works only with engine=local, which sends all files from one process")
         self._limiter: Any = None
         self._actors = 0
         self._description: dict[str, Any] = {"name": config.name}

@@ -67,7 +67,7 @@ class PromptEncoder:
             shown = _shown(tokenizer, Prompt("", (), "QUESTION"))
             if shown is not None and "question" not in shown.lower():  # the first refused prompt ends the run
                 raise UserError(
-                    "the model's chat template does not show the question (perhaps it takes only lists of text and "
+                    "the model's chat template omits the question (perhaps it takes only lists of text and "
                     "images): set model.prompt_style=plain"
                 )
             if template.system_role is None:  # some templates refuse a system message, and some drop it silently
@@ -89,7 +89,7 @@ class PromptEncoder:
             text: str = self._tokenizer.apply_chat_template(messages, chat_template=template, **self._options)
         except (TemplateError, TypeError) as problem:
             raise UserError(
-                f"the model's chat template cannot show this prompt ({first_line(problem)}): set "
+                f"the model's chat template cannot render this prompt ({first_line(problem)}): set "
                 "model.chat_template.system_role=false, sampler.prompts=builtin:zero_shot.yaml, which has no "
                 "exemplars, or model.prompt_style=plain"
             ) from problem

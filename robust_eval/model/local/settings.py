@@ -69,9 +69,9 @@ class TransformersSettings:
         if self.path.startswith("embedded:") and not self.sha256:
             raise ValueError("sha256 must be set for an embedded model")
         if self.sha256 and not self.path.endswith(".gguf"):
-            raise ValueError(f"sha256 is the checksum of a GGUF file, which path={self.path} is not: set it to null")
+            raise ValueError(f"sha256 applies only to GGUF files, but path={self.path} is not one: set it to null")
         if self.revision and (self.path.startswith("embedded:") or Path(self.path).exists()):
-            raise ValueError(f"revision is that of a hub model, but path={self.path} is local: set it to null")
+            raise ValueError(f"revision applies only to hub models, but path={self.path} is local: set it to null")
         if self.prompt_style == "plain" and self.chat_template != ChatTemplate():
             raise ValueError("chat_template needs prompt_style=chat: plain prompts have no template")
 

@@ -213,7 +213,7 @@ class Intake:
         """End the run if too many of the ``answered`` questions ``failed``."""
         if answered >= MIN_QUESTIONS and failed > self._settings.max_error_rate * answered:
             self._attempts.end(
-                f"an answer to {failed} of {answered} questions failed, more than "
+                f"requests for {failed} of {answered} questions failed, more than "
                 f"model.max_error_rate={self._settings.max_error_rate:g}; the last error: {problem}"
             )
 

@@ -93,8 +93,8 @@ class OpenAI(ServiceSettings):
         key = os.environ.get(self.api_key_env, "").strip() if self.api_key_env else None
         if key == "":
             raise UserError(
-                f"the environment variable {self.api_key_env} is not set: set it to the key of {self.base_url}, or set "
-                "model.api_key_env=null if the server needs none"
+                f"the environment variable {self.api_key_env} is not set: set it to the key for {self.base_url}, or "
+                "set model.api_key_env=null if the server needs none"
             )
         if key and not (key.isascii() and key.isprintable()):
             raise UserError(

@@ -97,7 +97,7 @@ def test_a_model_without_a_temperature_is_profiled_under_all_else_that_it_allows
         ([], True, "temperature (it needs several)"),
         ([], False, "reasoning effort (the server accepts no reasoning_effort)"),
         (["model.takes_temperature=false"], False, "reasoning effort (model.takes_temperature=false skips its probe)"),
-        (["model.reasoning_effort=low"], True, "reasoning effort (model.reasoning_effort sets one)"),
+        (["model.reasoning_effort=low"], True, "reasoning effort (model.reasoning_effort already sets the effort)"),
         (["model.max_completion_tokens=null"], True, "reasoning effort (it needs model.max_completion_tokens)"),
         (["model.prompt_style=plain"], True, "pushback (it needs model.prompt_style=chat)"),
     ],

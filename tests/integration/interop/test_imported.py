@@ -69,7 +69,7 @@ def test_logs_of_inspect_give_the_figures_of_the_same_answers_to_the_last_digit(
     assert repr(loaded) == f"mockllm/large on task: 153 answers to 3 questions at temperature {temperatures}"
     assert loaded.differences == [
         "the prompt differs from that of robust_eval: 'user: What is the capital of France?' (fr)",
-        "replies stop at ['\\n\\n']; in robust_eval they stop at nothing but the length limit",
+        "replies stop at ['\\n\\n']; in robust_eval they stop at the length limit only",
     ]
     settings = {"tracking": "none", "aggregator": "text"}
     theirs = loaded.score(**settings)

@@ -248,7 +248,7 @@ def test_a_candidate_that_knows_nothing_fails_on_knowledge(tmp_path: Path):
     found = decided(one, other)
     assert [(each.outcome, each.n) for each in found.metrics] == [("FAIL", 60), ("INCONCLUSIVE", 0)]
     assert found.outcome == "FAIL"
-    with pytest.raises(UserError, match="for which other has no values by question; it kept no question"):
+    with pytest.raises(UserError, match="for which other has no per-question values; it kept no question"):
         decided(other, one, GateSettings({"frs.d1": 0.02}))
     alone = decided(other, one)
     assert (alone.outcome, [each.difference for each in alone.metrics]) == ("PASS", [1])
@@ -326,7 +326,7 @@ def test_a_figure_is_called_by_what_its_metric_says_that_it_measures(tmp_path: P
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("frs.d2", "one has no values by question; it has"), ("nothing", "one has no values by question")],
+    [("frs.d2", "one has no per-question values; it has"), ("nothing", "one has no per-question values")],
 )
 def test_a_figure_that_is_not_there_is_refused(tmp_path: Path, name: str, said: str):
     one, other = gated_run(tmp_path / "one", 3), gated_run(tmp_path / "other", 3)

@@ -66,12 +66,10 @@ def test_a_kind_whose_scores_are_all_alike_is_compared_with_one_whose_scores_dif
     assert most_robust_type(np.array([0.7] * 40 + [0.6, 0.8] * 20), types, None) == []
 
 
-@pytest.mark.parametrize(
-    ("metric", "start"), [(AnswerAgreement(), "in several ways"), (AnswerCertainty(), "repeatedly")]
-)
+@pytest.mark.parametrize(("metric", "start"), [(AnswerAgreement(), "repeatedly"), (AnswerCertainty(), "repeatedly")])
 def test_the_temperature_of_a_model_without_the_setting_is_called_its_own(metric: Metric, start: str):
     rows = [answer_row("q", temperature=DEFAULT_TEMPERATURE, trial=k, label="a", correct=True) for k in range(2)]
     questions = [Question("q", "q?", ("a",))]
     measured = Measured(answer_table([]), EqualText().aggregate(questions, answer_table(rows)))
     sentence = present(metric.score(questions, measured, 0), questions).presentation.sentence
-    assert sentence.startswith(f"{start} at the model's own temperature (95 %")
+    assert sentence.startswith("repeatedly at the model's own temperature (95 %")

@@ -309,7 +309,7 @@ def undisturbed(instant: str) -> pa.Table:
             {"refuses_from": 20, "refusal": 400},
             {},
             (
-                r"an answer to (\d+) of \d+ questions failed, more than model\.max_error_rate=0\.1; the last error: "
+                r"requests for (\d+) of \d+ questions failed, more than model\.max_error_rate=0\.1; the last error: "
                 "400 no more; the answers so far are in the store"
             ),
         ),

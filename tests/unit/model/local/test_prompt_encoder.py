@@ -49,11 +49,13 @@ def test_a_chat_prompt_follows_the_template_and_its_settings(template: str, sett
 )
 def test_a_template_that_refuses_the_prompt_ends_the_run_in_one_sentence(template: str, reason: str):
     encode = PromptEncoder(byte_tokenizer(template), "chat")
-    with pytest.raises(UserError, match=rf"^the model's chat template cannot show this prompt \({reason}.*\): set mod"):
+    with pytest.raises(
+        UserError, match=rf"^the model's chat template cannot render this prompt \({reason}.*\): set mod"
+    ):
         encode(PROMPT)
 
 
 def test_a_template_that_drops_the_question_is_refused():
     parts = "{% for m in messages %}{% for part in m.content %}{{ part.text }}{% endfor %}<bot>{% endfor %}"
-    with pytest.raises(UserError, match=r"^the model's chat template does not show the question .*: set model\.prom"):
+    with pytest.raises(UserError, match=r"^the model's chat template omits the question .*: set model\.prom"):
         PromptEncoder(byte_tokenizer(parts), "chat")

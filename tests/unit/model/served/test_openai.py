@@ -83,7 +83,7 @@ def test_a_key_that_is_missing_is_named_when_the_model_is_loaded_and_not_before(
     with pytest.raises(UserError) as refused:
         config.load()
     assert str(refused.value) == (
-        "the environment variable SOME_KEY is not set: set it to the key of http://localhost:8000/v1, or set "
+        "the environment variable SOME_KEY is not set: set it to the key for http://localhost:8000/v1, or set "
         "model.api_key_env=null if the server needs none"
     )
 
