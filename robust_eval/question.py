@@ -82,6 +82,8 @@ class Question:
                 f"question {self.id!r}: correct must be the index of one of the {len(self.choices)} choices, from 0, "
                 f"not {self.correct!r:.60}"
             )
+        if self.level is not None and (not isinstance(self.level, Integral) or isinstance(self.level, bool)):
+            raise UserError(f"question {self.id!r}: level must be a whole number, not {self.level!r:.60}")
 
     @property
     def is_unanswerable(self) -> bool:

@@ -75,6 +75,7 @@ def test_the_fingerprint_is_the_hash_of_one_sorted_json_object_a_line():
             {"choices": ("x", "y"), "correct": "B"},
             "correct must be the index of one of the 2 choices, from 0, not 'B'",
         ),
+        ({"level": "hard"}, "level must be a whole number, not 'hard'"),  # as in a log that somebody has edited
     ],
 )
 def test_a_field_of_another_type_is_refused(fields, sentence):
