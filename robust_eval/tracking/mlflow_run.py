@@ -80,8 +80,8 @@ class MlflowRun(Run):
         reason = printable_lines(f"{type(problem).__name__}: {problem}")
         try:
             self._client.set_tag(self.run_id, "error", reason[:5000])
-            self._client.log_text(self.run_id, printable_lines("".join(traceback.format_exception(problem))), ERROR)
             self._client.set_terminated(self.run_id, "KILLED" if killed else "FAILED")
+            self._client.log_text(self.run_id, printable_lines("".join(traceback.format_exception(problem))), ERROR)
         except (MlflowException, OSError) as second:
             log.warning("the run could not be marked as failed: %s", first_line(second))
             self.lost = True

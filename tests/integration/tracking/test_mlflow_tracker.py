@@ -347,6 +347,21 @@ def test_a_failure_that_cannot_be_recorded_is_marked_by_the_next_run(
         assert runs(tmp_path)["full"].info.status == "KILLED"
 
 
+def test_a_failure_whose_traceback_finds_no_room_is_marked_and_keeps_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def refuse(*_: object) -> None:
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(mlflow.MlflowClient, "log_text", refuse)
+        with pytest.raises(KeyError), Mlflow().run("full", tmp_path):
+            raise KeyError("x")
+    with Mlflow().run("next", tmp_path):
+        full = runs(tmp_path)["full"]
+    assert (full.info.status, full.data.tags["error"]) == ("FAILED", "KeyError: 'x'")
+
+
 def test_runs_and_jobs_that_were_killed_are_marked_when_the_next_one_begins(shell: Shell, tmp_path: Path):
     code = (
         "import os, signal, sys; from pathlib import Path; from robust_eval.tracking.mlflow_tracker import Mlflow\n"
