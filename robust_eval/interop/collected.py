@@ -77,8 +77,8 @@ class Collected:
 
 _STARTS = (
     ("helm", (b'"adapter_spec"',)),
-    ("inspect", (b'"version"', b'"eval"')),
     ("every_eval_ever", (b'"evaluation_id"',)),
+    ("inspect", (b'"version"', b'"eval"')),
 )
 """Formats of JSON, and the names at the beginning of a file that identify them."""
 _FIELDS = (

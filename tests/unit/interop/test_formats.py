@@ -173,6 +173,13 @@ def test_a_completion_of_helm_that_is_no_object_is_named(tmp_path: Path):
         collect([written(tmp_path / "scenario_state.json", scenario)])
 
 
+def test_a_record_of_every_eval_ever_may_name_a_version_and_a_split_that_is_called_eval(tmp_path: Path):
+    library, data = {"name": "own", "version": "1.0"}, {"additional_details": {"split": "eval"}}
+    record = {"evaluation_id": "1", "eval_library": library, "evaluation_results": [{"source_data": data}]}
+    (tmp_path / "record.json").write_text(json.dumps(record))
+    assert harness_of(tmp_path / "record.json") == "every_eval_ever"
+
+
 def test_files_of_no_harness_are_none(tmp_path: Path):
     answers = written(tmp_path / "answers.jsonl", {"question_id": "a", "text": "b"})
     assert harness_of(answers) is None
