@@ -429,7 +429,7 @@ def _by_text(text: str, choices: Sequence[str]) -> Reading:
 
 
 def _letters_of_start(text: str, choices: Sequence[str]) -> list[tuple[int, str]]:
-    """Return the letters of the choices with whose text a text begins, each behind the length of that text."""
+    """Return for each choice whose text begins the given text the length of the choice and its letter."""
     form = f"{normalised_form(text)} "
     forms = map(normalised_form, choices)
     return [(len(each), letter) for letter, each in zip(LETTERS, forms, strict=False) if form.startswith(f"{each} ")]

@@ -71,10 +71,10 @@ class TemperatureSweep(KnownFacts):
 
 
 class Waves:
-    """Sweeps in waves: each requests no more than its breaking temperature needs, and has the answers on which that
-    rests. They run concurrently: each goes on as soon as its last wave is answered.
+    """Concurrent sweeps in waves (:class:`~robust_eval.store.stored_model.AdaptiveAnswers`).
 
-    ``tables``, ``take``, … are those of :class:`~robust_eval.store.stored_model.AdaptiveAnswers`.
+    Each sweep requests only the answers that its breaking temperature needs, and sends its next wave as soon as the
+    last one is answered.
     """
 
     def __init__(self, requests: Sequence[Request], rule: VerdictRule, verdicts_of: VerdictsOf) -> None:
