@@ -103,7 +103,7 @@ def write_page(result: Result, figures: Sequence[SavedFigure], path: Path) -> No
         scatter=SCATTER if any(figure.entry.name == SCATTER for figure in figures) else "",
         chosen=selection,
         sampled=len(selection.rows) < len(result.questions),
-        index=packed(question_index(result, selection.rows, columns[0] if columns else None)),
+        index=question_index(result, selection.rows, columns[0] if columns else None),
         first_column=columns[0].label if columns else "",
         left_out=list(left_out(result)),
         data=_question_data(result, columns, selection.rows, mapped),

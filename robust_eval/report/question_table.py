@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from robust_eval.metric.score import Score
 from robust_eval.report.question_details import cut
 from robust_eval.report.wording import category_name, type_name
 from robust_eval.runs.question_status import question_statuses
-from robust_eval.runtime.text import printable_lines
+from robust_eval.runtime.text import packed, printable_lines
 from robust_eval.stats.interval import Floats
 from robust_eval.tracking.result import Result
 
@@ -121,21 +121,50 @@ def _sampled(rows: NDArray[np.intp], values: Floats, number: int) -> NDArray[np.
     return np.concatenate([ranked[:ends], middle, ranked[defined - ends : defined]])
 
 
+INDEX_LIMIT = 8_000_000
+"""Maximum characters of the compressed index in a page: 100,000 questions take 3 to 7 million."""
 TEXT = 400
-"""Maximum characters of the text of a question in the index."""
+"""Maximum characters of the text of a selected question."""
+TEXTS = (TEXT, 100, 50, 0)
+"""Characters of the texts of the others: the first of these with which the index fits into the limit."""
 
 
-def question_index(result: Result, selected: Sequence[int], headline: Column | None) -> dict[str, Any]:
-    """Return the question index of a page: id, text, word columns and headline metric of every question, and the rows
-    of those ``selected``, which the page shows in full.
+class Index(NamedTuple):
+    """Question index of a page: compressed ``data``, the maximum characters of ``texts``, and True if it has all
+    questions, not only the selected ones.
+    """
+
+    data: str
+    texts: int
+    is_complete: bool
+
+
+def question_index(result: Result, selected: Sequence[int], headline: Column | None) -> Index:
+    """Return the question index: id, text, word columns and headline metric of every question.
+
+    If it is too large, questions that are not ``selected`` have shortened texts or are left out.
     """
     every = range(len(result.questions))
+    for texts in TEXTS:
+        data = packed(_index(result, every, set(selected), texts, headline))
+        if len(data) <= INDEX_LIMIT:
+            return Index(data, texts, True)
+    return Index(packed(_index(result, selected, set(selected), TEXT, headline)), TEXT, False)
+
+
+def _index(
+    result: Result, rows: Sequence[int], selected: set[int], texts: int, headline: Column | None
+) -> dict[str, Any]:
+    questions = [result.questions[row] for row in rows]
     return {
-        "shown": list(selected),
-        "ids": [printable_lines(question.id) for question in result.questions],
-        "texts": [cut(question.title, TEXT) for question in result.questions],
-        "words": {name: _coded(values) for name, values in word_columns(result).items()},
-        "headline": as_data(headline, every)["numbers"] if headline else [],
+        "shown": [index for index, row in enumerate(rows) if row in selected],
+        "ids": [printable_lines(question.id) for question in questions],
+        "texts": [
+            cut(question.title, TEXT) if row in selected else printable_lines(question.title[:texts])
+            for row, question in zip(rows, questions, strict=True)
+        ],
+        "words": {name: _coded([values[row] for row in rows]) for name, values in word_columns(result).items()},
+        "headline": as_data(headline, rows)["numbers"] if headline else [],
     }
 
 

@@ -24,7 +24,7 @@ function makeMap() {
   drawn.append(frame);
   drawn.nextElementSibling.append(element("p", {}, "Click a row to see its fact, or move with the arrow keys; Enter opens all its answers."));
 
-  const text = (place) => index.texts[mapped[place]];
+  const text = (place) => `${index.texts[mapped[place]] || index.ids[mapped[place]]}`;
   const breaks = (place) => {
     const t = breaking.numbers[mapped[place]];
     return t === Infinity ? "unbroken" : `breaks at t = ${t}`;
@@ -61,9 +61,10 @@ function makeMap() {
 
 /** The fact next to the map: its question, which opens it in the table, its metrics and its curve. */
 function shownFact(row) {
+  const question = index.texts[row] ? quoted(index.texts[row]) : quoted(index.ids[row]);
   const detail = detailed[row];
   return [
-    element("h2", {}, element("button", { type: "button", class: "question", onclick: () => open(row) }, element("span", { "aria-hidden": "true", class: "mark" }, "▸"), quoted(index.texts[row]))),
+    element("h2", {}, element("button", { type: "button", class: "question", onclick: () => open(row) }, element("span", { "aria-hidden": "true", class: "mark" }, "▸"), question)),
     ...(detail ? [factsOf(detail, row), curveOf(detail, row)] : [makeBareDetail(row)]),
   ];
 }

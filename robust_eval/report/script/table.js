@@ -39,7 +39,7 @@ function questionButton(row) {
     "button",
     { type: "button", class: "question", "data-row": row, "aria-expanded": String(opened), onclick: open },
     element("span", { "aria-hidden": "true", class: "mark" }, opened ? "▾" : "▸"),
-    quoted(index.texts[row]),
+    index.texts[row] ? quoted(index.texts[row]) : element("span", {}, "id ", quoted(index.ids[row])),
   );
 }
 

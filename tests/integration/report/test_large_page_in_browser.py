@@ -10,8 +10,10 @@ from playwright.sync_api import Browser, Page
 from recorded_run import recorded_run
 
 from robust_eval.report import page as report_page
+from robust_eval.report import question_table as question_index
 from robust_eval.report.page import write_page
 from robust_eval.report.question_table import Chosen, chosen, number_columns
+from robust_eval.runtime.text import packed
 from robust_eval.tracking.result import Result
 
 QUESTIONS = 203
@@ -142,6 +144,36 @@ def test_what_is_said_of_a_question_fits_the_screen_and_is_accessible(browser: B
     assert opened.page.evaluate("document.documentElement.scrollWidth") == NARROW
     assert opened.troubles == []
     opened.page.close()
+
+
+def written(result: Result, folder: Path, limit: int) -> Path:
+    """The page where the index may take so many characters."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(question_index, "INDEX_LIMIT", limit)
+        write_page(result, [], folder / "report.html")
+    return folder / "report.html"
+
+
+def test_where_the_texts_of_all_are_too_large_the_page_says_so_and_finds_all_by_their_ids(
+    browser: Browser, result: Result, sampled: Chosen, missing: int, tmp_path: Path
+):
+    headline = number_columns(result)[0]
+    sizes = {
+        texts: len(packed(question_index._index(result, range(QUESTIONS), set(sampled.rows), texts, headline)))
+        for texts in question_index.TEXTS
+    }
+    assert sorted(sizes.values(), reverse=True) == list(sizes.values())
+    opened = Opened(browser, written(result, tmp_path, sizes[0]))
+    page = opened.page
+    assert "but only the texts and greedy answers of those shown: the texts of all would make this page too large." in (
+        page.get_by_text("The table shows").inner_text()
+    )
+    page.get_by_label("search").fill(f"nr{missing:03}")
+    assert status(page) == "0 of 0 questions shown, out of all 203."
+    page.get_by_label("search").fill(f"q{missing}")
+    assert page.locator("table.questions button.question").first.inner_text().endswith(f"id q{missing}")
+    assert opened.troubles == []
+    page.close()
 
 
 def test_a_fact_among_the_extremes_opens_though_the_table_lacks_it(browser: Browser, result: Result, tmp_path: Path):
