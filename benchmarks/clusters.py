@@ -13,7 +13,7 @@ from itertools import combinations
 from support.command import Command, write_figures
 
 from robust_eval.dataset.jsonl import JsonLines
-from robust_eval.grader.accepted import accepted_answers
+from robust_eval.grader.accepted_forms import accepted_answers
 from robust_eval.model.local.sentences import Sentences
 from robust_eval.normalization import numbers_differ
 from robust_eval.question import Question

@@ -15,7 +15,7 @@ from support.command import Command, write_figures
 from robust_eval.experiment.schedule import BLOCK
 from robust_eval.gate.decision import Differences, joint_outcome, metric_verdicts
 from robust_eval.stats.interval import MIN_UNITS
-from robust_eval.stats.verdicts import confidence_sequence
+from robust_eval.stats.non_inferiority import confidence_sequence
 
 FACTS = (200, 500, 1000, 2000, 4000)
 CHANGED = (0.02, 0.05, 0.10)

@@ -43,7 +43,7 @@ from support.matmul import matmul_shares
 from support.peers import PEERS, peers
 from support.ways import Search, Way, exact, other_ways, timed, tree, variants
 
-from robust_eval.grader.accepted import accepted_answers
+from robust_eval.grader.accepted_forms import accepted_answers
 from robust_eval.model.base import Request
 from robust_eval.model.local.device import OneDnnLinear
 from robust_eval.model.local.gguf_model import converted_folder

@@ -18,7 +18,7 @@ from support.command import Command, write_figures
 
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
 from robust_eval.stats.frs import factual_robustness_score
-from robust_eval.stats.verdicts import confidence_sequence, verdict
+from robust_eval.stats.non_inferiority import confidence_sequence, verdict
 
 MARGIN = 0.02
 BLOCK = 10

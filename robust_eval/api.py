@@ -23,7 +23,7 @@ from robust_eval.config.schema import SCHEMAS, register
 from robust_eval.dataset.data_frame import KeptTable, Rows, json_lines, records
 from robust_eval.error import UserError, first_line, writing
 from robust_eval.experiment.run import run as run_experiment
-from robust_eval.interop.collected import SCORE, Collected, collect
+from robust_eval.interop.harness_logs import SCORE, Collected, collect
 from robust_eval.interop.log_as_answers import (
     differences,
     lacking_by_metric,

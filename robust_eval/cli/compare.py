@@ -7,8 +7,8 @@ from pathlib import Path
 from robust_eval.cli.arguments import add_output, add_tracker, command_parser, output_folder
 from robust_eval.error import UserError, writing
 from robust_eval.report.comparison_page import write_comparison
+from robust_eval.report.run_summary import rows_of_finished
 from robust_eval.report.terminal import print_comparison, print_metrics, terminal
-from robust_eval.report.wording import rows_of_finished
 from robust_eval.runs.comparison import compare
 from robust_eval.runs.finished_runs import FinishedRun, read_run
 from robust_eval.runs.mlflow_runs import TrackedRuns

@@ -21,7 +21,7 @@ from robust_eval.error import OtherRunError, OutageError, UserError, first_line,
 from robust_eval.experiment.run import run as run_experiment
 from robust_eval.experiment.schedule import GateScheduler
 from robust_eval.gate.baselines import baseline_named, baselines, folder_of, set_baseline
-from robust_eval.gate.by_answers import FIRMNESS, KNOWLEDGE
+from robust_eval.gate.changed_facts import single_facts
 from robust_eval.gate.decision import (
     STATUS,
     Decision,
@@ -32,13 +32,13 @@ from robust_eval.gate.decision import (
     gate_spec,
     resolved,
 )
+from robust_eval.gate.knowledge_and_firmness import FIRMNESS, KNOWLEDGE
 from robust_eval.gate.measured_run import MeasuredRun, read_measured, refuse_incomparable, refuse_other_settings
-from robust_eval.gate.single_facts import single_facts
 from robust_eval.gate.verdict_files import PAGE, Report, tables, write_verdict
 from robust_eval.interop.log_as_run import is_log, logs_as_runs
 from robust_eval.question import Question
 from robust_eval.report.terminal import terminal, titled
-from robust_eval.runs.contrast import differing, listed
+from robust_eval.runs.differing_settings import differing, listed
 from robust_eval.runs.finished_runs import kept_nothing
 from robust_eval.runs.mlflow_runs import TrackedRuns
 from robust_eval.runtime.console import configure_logging

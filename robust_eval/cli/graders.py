@@ -23,7 +23,7 @@ from robust_eval.config.schema import register
 from robust_eval.error import UserError, writing
 from robust_eval.experiment.models import Models
 from robust_eval.experiment.scoring import LabelledRun
-from robust_eval.grader.accepted import comparable
+from robust_eval.grader.accepted_forms import comparable
 from robust_eval.grader.base import Grader
 from robust_eval.grader.cosine import Cosine, References
 from robust_eval.grader.graded_reply import GRADERS, READERS, GradedReply, grade_reply

@@ -15,16 +15,23 @@ from omegaconf.errors import OmegaConfBaseException
 
 from robust_eval.answer import GREEDY, NO_REPLY
 from robust_eval.error import UserError, first_line
-from robust_eval.gate.by_answers import FIRMNESS, KNOWLEDGE, firmness, knowledge, knowledge_label, no_firmness
+from robust_eval.gate.knowledge_and_firmness import (
+    FIRMNESS,
+    KNOWLEDGE,
+    firmness,
+    knowledge,
+    knowledge_label,
+    no_firmness,
+)
 from robust_eval.gate.measured_run import MeasuredRun, same_answers
 from robust_eval.metric.frs_specs import FRS
 from robust_eval.metric.greedy import SPEC as GREEDY_ACCURACY
 from robust_eval.metric.metric_spec import MetricSpec
-from robust_eval.runs.contrast import TRUNCATED, differing, listed, truncation
+from robust_eval.runs.differing_settings import TRUNCATED, differing, listed, truncation
 from robust_eval.runtime.text import number, signed
 from robust_eval.stats.interval import MIN_UNITS, Floats, independent
+from robust_eval.stats.non_inferiority import Outcome, confidence_sequence, facts_needed, outcome_of, verdict
 from robust_eval.stats.significance import mcnemar
-from robust_eval.stats.verdicts import Outcome, confidence_sequence, facts_needed, outcome_of, verdict
 
 
 @dataclass

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from robust_eval.gate.by_answers import NOT_JUDGED
+from robust_eval.gate.changed_facts import Fact, SingleFacts
 from robust_eval.gate.decision import STATUS, Decision, MetricVerdict, joint_outcome, sentence
-from robust_eval.gate.single_facts import Fact, SingleFacts
+from robust_eval.gate.knowledge_and_firmness import NOT_JUDGED
 from robust_eval.metric.presentation import Cell, Table, escaped, markdown_section
 from robust_eval.report.comparison_tables import shortened
 from robust_eval.report.page import drawing, template

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from robust_eval.grader.accepted import compounds, holds, holds_compound, with_spellings
+from robust_eval.grader.accepted_forms import compounds, holds, holds_compound, with_spellings
 from robust_eval.grader.prefix_state import PrefixStates
 from robust_eval.model.base import NextTokens
 from robust_eval.model.token_texts import Ids, Mask, TokenTexts, incomplete_bytes, is_boundary

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from robust_eval.answer import ABSTAINED, ABSTENTION, NO_ANSWER, NO_REPLY, rows, with_columns
 from robust_eval.error import UserError
-from robust_eval.grader.accepted import accepted_answers, comparable, holds
+from robust_eval.grader.accepted_forms import accepted_answers, comparable, holds
 from robust_eval.model.base import LetterChoices, Matcher, Request
 from robust_eval.model.model_config import ModelConfig
 from robust_eval.normalization import first_line, forms, normalize

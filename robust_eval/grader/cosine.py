@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from robust_eval.error import UserError
-from robust_eval.grader.accepted import accepted_answers, comparable
+from robust_eval.grader.accepted_forms import accepted_answers, comparable
 from robust_eval.grader.base import FreeReply, Grader
 from robust_eval.model.local.sentences import Sentences
 from robust_eval.normalization import has_words, is_one_character, normalize

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from robust_eval.answer import answer_table
 from robust_eval.error import UserError
-from robust_eval.grader.accepted import accepted_answers
+from robust_eval.grader.accepted_forms import accepted_answers
 from robust_eval.grader.base import Grader
 from robust_eval.grader.levenshtein import Levenshtein
 from robust_eval.grader.matching import Matching

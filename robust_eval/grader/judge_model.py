@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from robust_eval.answer import rows
 from robust_eval.error import OutageError, UserError
-from robust_eval.grader.accepted import accepted_answers, comparable
+from robust_eval.grader.accepted_forms import accepted_answers, comparable
 from robust_eval.grader.base import FreeReply, Grader
 from robust_eval.grader.matching import Matching
 from robust_eval.model.base import Request

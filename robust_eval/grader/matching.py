@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from robust_eval.grader.accepted import accepted_answers, compounds, holds, holds_compound, with_spellings
+from robust_eval.grader.accepted_forms import accepted_answers, compounds, holds, holds_compound, with_spellings
 from robust_eval.grader.answer_matcher import AnswerMatcher
 from robust_eval.grader.base import FreeReply, Grader
 from robust_eval.normalization import is_one_character

@@ -18,9 +18,9 @@ import numpy as np
 
 from robust_eval.answer import DEFAULT_TEMPERATURE, NO_REPLY, temperature_name
 from robust_eval.error import UserError, first_line
+from robust_eval.interop.export_mark import MARK, columns_of, marked
 from robust_eval.interop.finished_answers import ConditionAnswers, FinishedAnswers, right_answers, verdict
 from robust_eval.interop.logged_answer import LoggedAnswer, RequestSettings, of_kind, question_of, texts
-from robust_eval.interop.own_mark import MARK, columns_of, marked
 from robust_eval.metric.metric_spec import curve_and_temperature
 from robust_eval.runtime.files import write_text
 from robust_eval.runtime.json_files import json_lines, parsed_json, read_json
@@ -30,7 +30,7 @@ def read_every_eval_ever(file: Path, records: Sequence[Path]) -> Iterator[Logged
     """Yield the answers in a file of instances of Every Eval Ever; ``records`` are JSON files that describe them.
 
     The format repeats an instance for each metric: the answers of the first metric at each temperature count, and all
-    with a mark (:mod:`robust_eval.interop.own_mark`). UserError names the sample.
+    with a mark (:mod:`robust_eval.interop.export_mark`). UserError names the sample.
     """
     temperatures = dict(_temperatures([*records, *sorted(file.parent.glob("*.json"))]))
     metrics: dict[tuple[str, str, float], Any] = {}

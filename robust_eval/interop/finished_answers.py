@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from robust_eval.answer import GREEDY, NO_REPLY, SAMPLER, SamplingMetadata, read_sampling_metadata, temperature_name
 from robust_eval.experiment.scoring import LabelledRun
-from robust_eval.interop.own_mark import mark_of
+from robust_eval.interop.export_mark import mark_of
 from robust_eval.prompt.arrangement import read_arrangement
 from robust_eval.prompt.pushback import form_of_all
 from robust_eval.question import LETTERS, Question

@@ -19,6 +19,7 @@ from uuid import uuid4
 
 from robust_eval.answer import NO_REPLY
 from robust_eval.error import UserError, first_line
+from robust_eval.interop.export_mark import MARK, columns_of, marked
 from robust_eval.interop.finished_answers import ConditionAnswers, FinishedAnswers, right_answers, verdict
 from robust_eval.interop.logged_answer import (
     TOO_MANY,
@@ -31,7 +32,6 @@ from robust_eval.interop.logged_answer import (
     target_fault,
     temperature_of,
 )
-from robust_eval.interop.own_mark import MARK, columns_of, marked
 from robust_eval.question import LETTERS, Question
 from robust_eval.runtime.files import member, refuse_members
 from robust_eval.runtime.finish_reasons import end_of

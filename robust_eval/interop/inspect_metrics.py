@@ -14,8 +14,8 @@ from inspect_ai.scorer import Metric, SampleScore, Value, metric
 from robust_eval.aggregator.base import EqualText
 from robust_eval.answer import answer_table
 from robust_eval.error import UserError
+from robust_eval.interop.export_mark import MARK, marked_question
 from robust_eval.interop.inspect_scoring import PLANNED, mark_in, temperature_in
-from robust_eval.interop.own_mark import MARK, marked_question
 from robust_eval.metric.agreement_metric import AnswerAgreement
 from robust_eval.metric.certainty_metric import AnswerCertainty
 from robust_eval.metric.frs_metric import FactualRobustness

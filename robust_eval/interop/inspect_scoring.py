@@ -24,8 +24,8 @@ from robust_eval.answer import DEFAULT_TEMPERATURE, NO_ANSWER, NO_REPLY, answer_
 from robust_eval.error import UserError
 from robust_eval.grader.matching import Matching
 from robust_eval.grader.reply_grader import ReplyGrader
+from robust_eval.interop.export_mark import MARK, marked_question
 from robust_eval.interop.inspect_log import failure, output_columns
-from robust_eval.interop.own_mark import MARK, marked_question
 from robust_eval.normalization import normalised_form
 from robust_eval.reader.reply import ReplyReader
 from robust_eval.stats.entropy import answer_entropy as entropy_of

@@ -16,10 +16,10 @@ from robust_eval.answer import EarlyStopping as EarlyStoppingMetadata
 from robust_eval.config.overrides import named_questions
 from robust_eval.error import UserError
 from robust_eval.interop import inspect_metrics
+from robust_eval.interop.export_mark import MARK, mark_of
 from robust_eval.interop.finished_answers import right_answers
 from robust_eval.interop.inspect_scoring import PLANNED, asked, graded, mark_in, temperature_in
 from robust_eval.interop.logged_answer import question_of, texts
-from robust_eval.interop.own_mark import MARK, mark_of
 from robust_eval.prompt.prompt import prompt_for
 from robust_eval.prompt.templates import FEW_SHOT
 from robust_eval.question import Question

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from robust_eval.error import UserError
+from robust_eval.interop.export_mark import MARK, marked
 from robust_eval.interop.lm_eval_key import CONTRADICTED, QUESTION, Key, chosen_key, generated_key
 from robust_eval.interop.logged_answer import (
     TOO_MANY,
@@ -24,7 +25,6 @@ from robust_eval.interop.logged_answer import (
     temperature_of,
     texts,
 )
-from robust_eval.interop.own_mark import MARK, marked
 from robust_eval.question import LETTERS, Question
 from robust_eval.runtime.json_files import json_lines, parsed_json, read_json
 from robust_eval.runtime.text import excerpt

@@ -17,7 +17,7 @@ from robust_eval.config.schema import SCHEMAS, register
 from robust_eval.dataset.data_frame import KeptTable
 from robust_eval.error import UserError
 from robust_eval.experiment.early_stopping import refuse_early_stopping
-from robust_eval.interop.collected import SCORE, Collected, collect, harness_of
+from robust_eval.interop.harness_logs import SCORE, Collected, collect, harness_of
 from robust_eval.prompt.prompt import prompt_for
 from robust_eval.runtime.text import printable
 

@@ -18,7 +18,7 @@ from robust_eval.error import UserError
 from robust_eval.gate.measured_run import MeasuredRun
 from robust_eval.grader.matching import Matching
 from robust_eval.grader.reply_grader import ReplyGrader
-from robust_eval.interop.collected import SCORE, Collected, collect, collected_answers
+from robust_eval.interop.harness_logs import SCORE, Collected, collect, collected_answers
 from robust_eval.interop.log_as_answers import logs, ungraded_sentences
 from robust_eval.interop.logged_answer import LoggedAnswer, temperature_of
 from robust_eval.question import Question

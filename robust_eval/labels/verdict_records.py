@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from robust_eval.answer import rows, temperature_name
 from robust_eval.error import UserError
-from robust_eval.grader.accepted import accepted_answers
+from robust_eval.grader.accepted_forms import accepted_answers
 from robust_eval.metric.score import HUMAN_LABEL, HUMAN_LABEL_WEIGHT, verdicts
 from robust_eval.question import LETTERS, Question
 from robust_eval.runtime.json_files import json_lines

@@ -12,7 +12,7 @@ from robust_eval.metric.metric_spec import ComparisonView, MetricSpec, at_words,
 from robust_eval.metric.presentation import Cell, Table
 from robust_eval.metric.variance_metric import SPECS, AnswerVariance
 from robust_eval.report.comparison_summary import SHARED_LETTER, letters
-from robust_eval.report.wording import type_name
+from robust_eval.report.run_summary import type_name
 from robust_eval.runs.comparison import Comparison, Pair
 from robust_eval.runs.finished_runs import FinishedRun
 from robust_eval.runs.shared_questions import SharedQuestions

@@ -25,9 +25,7 @@ from robust_eval.prompt.arrangement import GIVEN
 from robust_eval.question import Question
 from robust_eval.report.question_details import cut, details
 from robust_eval.report.question_table import TEXT, as_data, chosen, number_columns, question_index
-from robust_eval.report.vega import accuracy_curve, scatter, vega_script
-from robust_eval.report.warnings import few, left_out, warnings
-from robust_eval.report.wording import (
+from robust_eval.report.run_summary import (
     asked_words,
     category_name,
     claims,
@@ -36,6 +34,8 @@ from robust_eval.report.wording import (
     sentence,
     type_name,
 )
+from robust_eval.report.vega import accuracy_curve, scatter, vega_script
+from robust_eval.report.warnings import few, left_out, warnings
 from robust_eval.rewriter.base import FATES
 from robust_eval.runs.figure_data import figure_data
 from robust_eval.runs.question_status import verdict

@@ -13,6 +13,7 @@ from robust_eval.metric.presentation import Cell, Table
 from robust_eval.metric.score import Score
 from robust_eval.report.comparison_summary import SHARED_LETTER, opening
 from robust_eval.report.comparison_tables import MAX_METRICS, MAX_RUNS, opening_table
+from robust_eval.report.run_summary import Row, headline_rows, main_metrics, metric_table
 from robust_eval.report.warnings import (
     few,
     few_kept,
@@ -24,7 +25,6 @@ from robust_eval.report.warnings import (
     uncertain,
     unread,
 )
-from robust_eval.report.wording import Row, headline_rows, main_metrics, metric_table
 from robust_eval.runs.comparison import Comparison
 from robust_eval.runtime.console import Console
 from robust_eval.tracking.result import Result

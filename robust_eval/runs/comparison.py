@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 from robust_eval.answer import temperature_name, temperatures_of
 from robust_eval.metric.metric_spec import DRAWING_KINDS, ComparisonView, MetricSpec
 from robust_eval.metric.variance_metric import AnswerVariance, VarianceDecomposition, difference_variance
-from robust_eval.runs.breakdowns import PooledTypes, pooled_types, scenario_frame
-from robust_eval.runs.contrast import contrast
+from robust_eval.runs.differing_settings import contrast
 from robust_eval.runs.finished_runs import FinishedRun, Labels, merged, scoring_settings, without_repetitions
+from robust_eval.runs.scenarios_and_types import PooledTypes, pooled_types, scenario_frame
 from robust_eval.runs.shared_questions import SharedQuestions, shared_questions
 from robust_eval.sampler.recorded_answers import RecordedConditions
 from robust_eval.stats.interval import MIN_UNITS, SHARE, Limits, independent
+from robust_eval.stats.non_inferiority import facts_needed
 from robust_eval.stats.significance import (
     LEVEL,
     Difference,
@@ -31,7 +32,6 @@ from robust_eval.stats.significance import (
     paired_p_value,
     stratified_log_rank,
 )
-from robust_eval.stats.verdicts import facts_needed
 
 MARGIN = 0.02
 """Difference for which a comparison reports the number of questions needed to decide."""

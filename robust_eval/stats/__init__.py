@@ -17,6 +17,8 @@ from robust_eval.stats.frs import factual_robustness_score as factual_robustness
 from robust_eval.stats.frs import settled as settled
 from robust_eval.stats.frs import top_entropy as top_entropy
 from robust_eval.stats.interval import bootstrap as bootstrap
+from robust_eval.stats.non_inferiority import confidence_sequence as confidence_sequence
+from robust_eval.stats.non_inferiority import verdict as verdict
 from robust_eval.stats.pass_rates import g_pass_at_k as g_pass_at_k
 from robust_eval.stats.pass_rates import pass_at_k as pass_at_k
 from robust_eval.stats.pass_rates import pass_hat_k as pass_hat_k
@@ -33,5 +35,3 @@ from robust_eval.stats.uncertainty import prediction_rejection_ratio as predicti
 from robust_eval.stats.uncertainty import risk_coverage as risk_coverage
 from robust_eval.stats.variance import VarianceComponents as VarianceComponents
 from robust_eval.stats.variance import variance_components as variance_components
-from robust_eval.stats.verdicts import confidence_sequence as confidence_sequence
-from robust_eval.stats.verdicts import verdict as verdict

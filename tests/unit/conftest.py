@@ -18,7 +18,7 @@ SLOW = (
     *("model/local", "model/served/exact", "model/test_generation.py", "model/test_token_texts.py", "plot"),
     *("question_type", "reader/test_letters.py", "report/test_comparison_page.py", "report/test_vega.py"),
     *("rewriter/test_question_list.py", "stats/test_agreement.py", "stats/test_interval.py"),
-    *("stats/test_reliability.py", "stats/test_verdicts.py"),
+    *("stats/test_reliability.py", "stats/test_non_inferiority.py"),
 )
 """Files and folders that take more than some seconds, or import what does: models, other harnesses, processes,
 simulations, settings composed anew."""

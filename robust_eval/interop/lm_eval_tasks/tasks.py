@@ -25,7 +25,7 @@ from robust_eval.config.overrides import named_questions
 from robust_eval.error import UserError
 from robust_eval.grader.matching import Matching
 from robust_eval.grader.reply_grader import ReplyGrader
-from robust_eval.interop.own_mark import MARK, mark_of
+from robust_eval.interop.export_mark import MARK, mark_of
 from robust_eval.metric.certainty_metric import AnswerCertainty
 from robust_eval.metric.reliability_metric import PASS_HAT, TrialReliability, powers
 from robust_eval.metric.score import Measured, grid, question_groups, verdicts

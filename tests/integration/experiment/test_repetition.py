@@ -9,7 +9,7 @@ import pytest
 from experiments import Runs, runs_of_tiny_model
 from tiny_model import KNOWN
 
-from robust_eval.report.wording import sentence
+from robust_eval.report.run_summary import sentence
 
 TRIALS = 5000
 ONCE = ("prompts=builtin:zero_shot.yaml", "max_new_tokens=1")

@@ -22,8 +22,8 @@ from robust_eval.error import UserError
 from robust_eval.experiment.plan import stages_of
 from robust_eval.model.local.model_files import folder_hash
 from robust_eval.model.local.transformers import Transformers
+from robust_eval.report.run_summary import sentence
 from robust_eval.report.warnings import few_kept
-from robust_eval.report.wording import sentence
 from robust_eval.tracking.flat_settings import flat
 from robust_eval.tracking.result import Result
 

@@ -13,9 +13,9 @@ from gated import gated_run
 from playwright.sync_api import Browser
 from recorded_run import recorded_run
 
+from robust_eval.gate.changed_facts import single_facts
 from robust_eval.gate.decision import GateSettings, decide, differences
 from robust_eval.gate.measured_run import refuse_incomparable
-from robust_eval.gate.single_facts import single_facts
 from robust_eval.gate.verdict_files import Report, write_verdict
 from robust_eval.report.comparison_page import write_comparison
 from robust_eval.runs.comparison import compare

@@ -25,8 +25,8 @@ from robust_eval.plot import figure_files
 from robust_eval.plot.figure_files import save, save_for_paper
 from robust_eval.plot.figure_registry import RegisteredFigure, registered
 from robust_eval.plot.style import COLUMN, TWO_COLUMNS
+from robust_eval.report.run_summary import headline_rows
 from robust_eval.report.terminal import print_summary
-from robust_eval.report.wording import headline_rows
 from robust_eval.runs.figure_data import figure_data, read_figure_data
 from robust_eval.tracking.result import Result
 

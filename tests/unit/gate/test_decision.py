@@ -14,6 +14,7 @@ from gated import gated_run
 from scipy.stats import binom
 
 from robust_eval.error import OutageError, UserError
+from robust_eval.gate.changed_facts import single_facts
 from robust_eval.gate.decision import (
     Decision,
     Differences,
@@ -25,9 +26,8 @@ from robust_eval.gate.decision import (
     sentence,
 )
 from robust_eval.gate.measured_run import MeasuredRun, read_measured, refuse_incomparable
-from robust_eval.gate.single_facts import single_facts
 from robust_eval.metric.metric_spec import MetricSpec
-from robust_eval.stats.verdicts import confidence_sequence, verdict
+from robust_eval.stats.non_inferiority import confidence_sequence, verdict
 
 SETTINGS = GateSettings()
 

@@ -14,9 +14,9 @@ from markdown_it import MarkdownIt
 from robust_eval.config.groups import CONF, PROJECT, option_folders
 from robust_eval.error import UserError
 from robust_eval.gate.baselines import baseline_named, baselines, folder_of, set_baseline
+from robust_eval.gate.changed_facts import single_facts
 from robust_eval.gate.decision import Decision, GateSettings, MetricVerdict, decide, differences, gate_settings
 from robust_eval.gate.measured_run import refuse_incomparable
-from robust_eval.gate.single_facts import single_facts
 from robust_eval.gate.verdict_files import Report, write_verdict
 
 HOSTILE = " <script>alert(1)</script>|`x`\x1b[31m\x00\ufffe‮ [a](http://b)"

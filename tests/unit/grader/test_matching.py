@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from json_lines import cases
 
 from robust_eval.answer import SCHEMA, answer_table
-from robust_eval.grader.accepted import accepted_answers
+from robust_eval.grader.accepted_forms import accepted_answers
 from robust_eval.grader.matching import Matching
 from robust_eval.question import Question
 

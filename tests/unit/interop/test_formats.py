@@ -7,7 +7,7 @@ import pytest
 from json_lines import cases
 
 from robust_eval.error import UserError
-from robust_eval.interop.collected import collect, harness_of
+from robust_eval.interop.harness_logs import collect, harness_of
 
 
 def written(file: Path, *records: object) -> Path:

@@ -10,9 +10,9 @@ from inspect_ai.scorer import SampleScore, Score
 
 from robust_eval.error import UserError
 from robust_eval.interop import inspect_metrics
+from robust_eval.interop.export_mark import MARK, mark_of
 from robust_eval.interop.inspect_log import output_columns
 from robust_eval.interop.inspect_scoring import PLANNED, answer_entropy
-from robust_eval.interop.own_mark import MARK, mark_of
 from robust_eval.question import Question
 from robust_eval.stats.frs import factual_robustness_score
 

@@ -8,7 +8,7 @@ import pytest
 from json_lines import cases
 
 from robust_eval.error import UserError
-from robust_eval.interop.collected import Collected, collect
+from robust_eval.interop.harness_logs import Collected, collect
 from robust_eval.interop.log_as_answers import no_key
 
 

@@ -13,7 +13,7 @@ from robust_eval.report.comparison_summary import SHARED_LETTER, opening
 from robust_eval.report.comparison_tables import opening_table
 from robust_eval.report.terminal import print_comparison
 from robust_eval.runs.comparison import compare
-from robust_eval.runs.contrast import contrast, differing
+from robust_eval.runs.differing_settings import contrast, differing
 from robust_eval.runs.finished_runs import GreedyAnswer
 
 BASE = np.tile(np.linspace(0.2, 0.7, 8), 4)

@@ -18,10 +18,10 @@ from robust_eval.plot.figure_registry import registered
 from robust_eval.question import Question
 from robust_eval.report.page import write_page
 from robust_eval.report.question_table import as_data, number_columns
+from robust_eval.report.run_summary import headline_rows, sentence
 from robust_eval.report.score_presentation import agreement, present
 from robust_eval.report.terminal import print_summary
 from robust_eval.report.warnings import sampling_warnings
-from robust_eval.report.wording import headline_rows, sentence
 from robust_eval.rewriter.base import Rewritten
 from robust_eval.runtime.process import Stopwatch
 from robust_eval.stats.estimate import Estimate

@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 from gated import TEMPERATURES, gated_run
 
+from robust_eval.gate.changed_facts import SingleFacts, single_facts
 from robust_eval.gate.measured_run import MeasuredRun, refuse_incomparable
-from robust_eval.gate.single_facts import SingleFacts, single_facts
 
 
 def found(one: MeasuredRun, other: MeasuredRun) -> SingleFacts:

@@ -1,4 +1,4 @@
-"""Mark of an answer in a log of robust_eval: the fields for which the harness's format has no place.
+"""Mark of an exported answer: the fields of robust_eval for which the harness's format has no place.
 
 The mark is an object under the name ``robust_eval``: in the metadata of a sample of inspect_ai, in the document of
 lm-eval, in the metadata of an instance of Every Eval Ever.

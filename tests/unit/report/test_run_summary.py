@@ -8,7 +8,7 @@ from json_lines import cases
 from robust_eval.metric.metric_spec import RUN, MetricSpec
 from robust_eval.metric.score import Score
 from robust_eval.question import Question
-from robust_eval.report.wording import asked_words, headline_rows, main_metrics
+from robust_eval.report.run_summary import asked_words, headline_rows, main_metrics
 from robust_eval.stats.estimate import Estimate, bounds, interval, with_interval
 
 

@@ -9,7 +9,7 @@ from statsmodels.stats.power import normal_sample_size_one_tail
 from statsmodels.stats.proportion import proportion_confint
 
 from robust_eval.stats.interval import bootstrap, bounded_mean_interval, degenerate_interval, paired_share_bounds
-from robust_eval.stats.verdicts import confidence_sequence, verdict
+from robust_eval.stats.non_inferiority import confidence_sequence, verdict
 
 NAN = float("nan")
 STEP = 0.0002
@@ -224,7 +224,7 @@ def test_the_other_sign_mirrors_the_bounds(values):
 def test_blocks_of_the_work_join(monkeypatch):
     sample = np.random.default_rng(8).uniform(-0.5, 0.4, 300)
     expected = confidence_sequence(sample)
-    monkeypatch.setattr("robust_eval.stats.verdicts._BLOCK", 1)  # one question after the other
+    monkeypatch.setattr("robust_eval.stats.non_inferiority._BLOCK", 1)  # one question after the other
     np.testing.assert_array_equal(confidence_sequence(sample), expected)
 
 

@@ -1,4 +1,4 @@
-"""Answers of several logs: a table of answers and its questions for each model and task."""
+"""Logs of harnesses: their formats, and a table of answers with its questions for each model and task."""
 
 import json
 from collections import Counter, defaultdict

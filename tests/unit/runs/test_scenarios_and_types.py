@@ -7,7 +7,7 @@ from comparison_by_hand import run as by_hand
 from scipy import stats
 
 from robust_eval.metric.frs_tables import type_shares
-from robust_eval.runs.breakdowns import PooledTypes, pooled_types, scenario_frame, weighted_mean
+from robust_eval.runs.scenarios_and_types import PooledTypes, pooled_types, scenario_frame, weighted_mean
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import SHARE, degenerate_interval, mean_bounds
 

@@ -1,4 +1,4 @@
-"""Wording of the metrics of a run in the terminal and the report."""
+"""Summary of a run in the terminal and the report: rows of its metrics, and sentences on it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, cast
@@ -86,7 +86,7 @@ def _ranks(specs: Iterable[MetricSpec], names: Sequence[str]) -> dict[str, int]:
 
 
 def main_metrics(rows: Sequence[Row]) -> list[Row]:
-    """Return the main metrics among these rows, in their order; all of at most :data:`MAX_ROWS`."""
+    """Return the rows of a run's main metrics, in their order; all rows if there are at most :data:`MAX_ROWS`."""
     if len(rows) <= MAX_ROWS:
         return list(rows)
     ranked = sorted((row.rank, index) for index, row in enumerate(rows) if row.rank != _NEVER)
