@@ -26,7 +26,7 @@ from support.command import Command, write_figures
 
 from robust_eval.cli.graders import graded
 from robust_eval.grader.matching import Matching
-from robust_eval.labels.verdict_records import read_records_of_people
+from robust_eval.labels.label_records import read_records_of_people
 from robust_eval.reader.reply import ReplyReader
 from robust_eval.stats.corrected_breaks import LabelledGrid, corrected_breaks, label_counts
 from robust_eval.stats.correction import corrected_curve, corrected_mean

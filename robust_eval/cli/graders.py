@@ -1,7 +1,7 @@
 """Compare graders with human labels: ``robust-eval graders RUN``.
 
 RUN is the folder of a labelled run (``robust-eval label``), or a file with a reply and a human verdict in each line
-(:mod:`robust_eval.labels.verdict_records`). Graders have their default settings, and grade the answers that the run
+(:mod:`robust_eval.labels.label_records`). Graders have their default settings, and grade the answers that the run
 extracted (for a file, those that reader=reply extracts). The table adds the verdicts of the run, the default grader
 with reader=first_line, and bare containment, which calls a reply right if it contains an accepted answer in any case.
 """
@@ -29,9 +29,8 @@ from robust_eval.grader.cosine import Cosine, References
 from robust_eval.grader.graded_reply import GRADERS, READERS, GradedReply, grade_reply
 from robust_eval.grader.levenshtein import Levenshtein
 from robust_eval.grader.matching import Matching
-from robust_eval.labels.human_labels import with_human_labels
-from robust_eval.labels.label_file import read_labels
-from robust_eval.labels.verdict_records import Record, labelled_records, read_records_of_people
+from robust_eval.labels.human_labels import agreement_on, with_human_labels
+from robust_eval.labels.label_records import Record, labelled_records, read_labels, read_records_of_people
 from robust_eval.metric.grader_agreement import Agreement
 from robust_eval.normalization import normalize
 from robust_eval.question import LETTERS
@@ -186,12 +185,6 @@ def _print_agreement(records: Sequence[Record], verdicts: Verdicts, show: int) -
         for line in lines[: max(0, show)]:
             console.print(_described(by_id[line], verdicts[name][line]))
     return metrics
-
-
-def agreement_on(records: Sequence[Record], verdicts: Mapping[str, bool]) -> Agreement:
-    """Return the agreement of a grader with human labels of some records."""
-    called_right = [verdicts[record.question.id] for record in records]
-    return Agreement.of([record.right for record in records], called_right, [record.weight for record in records])
 
 
 def agreement_row(agreement: Agreement) -> list[str]:

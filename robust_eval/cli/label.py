@@ -15,9 +15,8 @@ from robust_eval.cli.arguments import add_tracker, command_parser
 from robust_eval.error import UserError, first_line
 from robust_eval.experiment.scoring import LabelledRun
 from robust_eval.labels.human_labels import agreements, count_labelled
-from robust_eval.labels.label_file import LABELS, RIGHT, UNCLEAR, WRONG, read_labels
-from robust_eval.labels.label_sample import ANSWER, QUESTION, sample
-from robust_eval.labels.labelling import Labelling
+from robust_eval.labels.label_records import LABELS, RIGHT, UNCLEAR, WRONG, read_labels
+from robust_eval.labels.labelling import ANSWER, QUESTION, Labelling, sample
 from robust_eval.metric.score import Score
 from robust_eval.report.label_server import label_server, references
 from robust_eval.report.page import write_corrected

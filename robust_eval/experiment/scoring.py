@@ -16,7 +16,7 @@ from robust_eval.error import UserError, first_line
 from robust_eval.experiment.answer_source import AnswerSource
 from robust_eval.experiment.sampling_loop import RunState
 from robust_eval.labels.human_labels import count_labelled, count_of_other_replies, with_human_labels
-from robust_eval.labels.label_file import read_labels
+from robust_eval.labels.label_records import read_labels
 from robust_eval.metric.greedy import greedy_accuracy, greedy_correction
 from robust_eval.metric.label_correction import abstention_rates, corrected_score
 from robust_eval.metric.profile_metric import (

@@ -1,7 +1,7 @@
-"""Human labels beside the verdicts of a grader, answer by answer, and the agreement of labellers."""
+"""Human labels beside the verdicts of a grader, answer by answer, and the agreement of graders and labellers."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from robust_eval.answer import ABSTAINED, rows
-from robust_eval.labels.label_file import LABEL_VALUES, RIGHT, UNCLEAR, label_places, place_of
-from robust_eval.labels.label_sample import ANSWER, QUESTION
+from robust_eval.labels.label_records import LABEL_VALUES, RIGHT, UNCLEAR, Record, label_places, place_of
+from robust_eval.labels.labelling import ANSWER, QUESTION
+from robust_eval.metric.grader_agreement import Agreement
 from robust_eval.metric.score import HUMAN_ABSTENTION, HUMAN_LABEL, HUMAN_LABEL_WEIGHT, HUMAN_LABEL_WHOLE, verdicts
 from robust_eval.question import Question
 from robust_eval.stats.agreement import cohen_kappa
@@ -193,3 +194,9 @@ def agreements(labels: pa.Table) -> Iterator[LabellerAgreement]:
             counts[LABEL_VALUES.index(by_labeller[first][reply]), LABEL_VALUES.index(by_labeller[second][reply])] += 1
         if both:
             yield LabellerAgreement(first, second, len(both), int(np.trace(counts)), cohen_kappa(counts))
+
+
+def agreement_on(records: Sequence[Record], verdicts: Mapping[str, bool]) -> Agreement:
+    """Return the agreement of a grader with human labels of some records."""
+    called_right = [verdicts[record.question.id] for record in records]
+    return Agreement.of([record.right for record in records], called_right, [record.weight for record in records])

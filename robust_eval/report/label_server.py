@@ -13,7 +13,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from robust_eval.labels.label_file import LABEL_VALUES
+from robust_eval.labels.label_records import LABEL_VALUES
 from robust_eval.labels.labelling import LabelItem, Labelling
 from robust_eval.question import LETTERS, Question
 from robust_eval.report.page import template

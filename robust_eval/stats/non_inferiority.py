@@ -116,7 +116,7 @@ def outcome_of(low: float, high: float, margin: float, units: int) -> Outcome:
 
 
 def facts_needed(differences: ArrayLike, margin: float, groups: ArrayLike | None = None, level: float = 0.95) -> float:
-    """Return the number of facts needed for a verdict of non-inferiority (:func:`verdict`); NaN without any difference."""
+    """Return the number of facts needed for a non-inferiority verdict (:func:`verdict`); NaN without any difference."""
     values = _differences(differences)
     defined = ~np.isnan(values)
     if not defined.any():

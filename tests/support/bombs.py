@@ -101,7 +101,7 @@ def bombs(folder: Path) -> dict[str, tuple[Callable[[Path], object], Path]]:
     from robust_eval.experiment.scoring import LabelledRun
     from robust_eval.gate.measured_run import read_measured
     from robust_eval.interop.inspect_log import read_inspect
-    from robust_eval.labels.label_file import read_labels
+    from robust_eval.labels.label_records import read_labels
     from robust_eval.runs.finished_runs import read_run
 
     def data(file: Path) -> object:

@@ -13,8 +13,8 @@ from scripted_server import Body, Scripted, chat_reply, scripted_server
 
 from robust_eval.cli import graders as command
 from robust_eval.experiment.scoring import LabelledRun
-from robust_eval.labels.label_file import LABELS
-from robust_eval.labels.label_sample import sample
+from robust_eval.labels.label_records import LABELS
+from robust_eval.labels.labelling import sample
 from robust_eval.runtime.parquet_files import write_parquet
 
 

@@ -26,9 +26,8 @@ from playwright.sync_api import Browser, expect
 
 from robust_eval.cli import label as command
 from robust_eval.experiment.scoring import LabelledRun
-from robust_eval.labels.label_file import LABELS
-from robust_eval.labels.label_sample import sample
-from robust_eval.labels.labelling import Labelling
+from robust_eval.labels.label_records import LABELS
+from robust_eval.labels.labelling import Labelling, sample
 from robust_eval.report.comparison_page import write_comparison
 from robust_eval.report.label_server import label_server
 from robust_eval.runs.comparison import compare

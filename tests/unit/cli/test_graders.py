@@ -15,7 +15,7 @@ from robust_eval.cli import graders as command
 from robust_eval.cli.graders import BARE, FIRST_LINE, agreement_row, compared, disagreements
 from robust_eval.config.groups import PROJECT
 from robust_eval.error import UserError
-from robust_eval.labels.verdict_records import Record, read_records_of_people, record_of
+from robust_eval.labels.label_records import Record, read_records_of_people, record_of
 from robust_eval.metric.grader_agreement import Agreement
 from robust_eval.question import Question
 

@@ -5,7 +5,7 @@ from answer_rows import answer_row
 
 from robust_eval.answer import answer_table
 from robust_eval.labels.human_labels import count_labelled, count_of_other_replies, with_human_labels
-from robust_eval.labels.label_file import LABELS
+from robust_eval.labels.label_records import LABELS
 from robust_eval.metric.score import HUMAN_ABSTENTION, HUMAN_LABEL, HUMAN_LABEL_WEIGHT, HUMAN_LABEL_WHOLE
 from robust_eval.question import UNANSWERABLE, Question
 

@@ -7,8 +7,8 @@ from answer_rows import answer_row
 
 from robust_eval.answer import SAMPLER, answer_table
 from robust_eval.labels.human_labels import with_human_labels
-from robust_eval.labels.label_file import LABELS
-from robust_eval.labels.label_sample import SampledAnswer, sample
+from robust_eval.labels.label_records import LABELS
+from robust_eval.labels.labelling import SampledAnswer, sample
 from robust_eval.metric.score import HUMAN_LABEL, HUMAN_LABEL_WEIGHT
 from robust_eval.stats.correction import corrected_mean
 

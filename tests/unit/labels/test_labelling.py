@@ -8,9 +8,8 @@ from json_lines import cases
 
 from robust_eval.error import UserError
 from robust_eval.labels.human_labels import agreements
-from robust_eval.labels.label_file import LABELS, read_labels
-from robust_eval.labels.label_sample import SampledAnswer
-from robust_eval.labels.labelling import Labelling
+from robust_eval.labels.label_records import LABELS, read_labels
+from robust_eval.labels.labelling import Labelling, SampledAnswer
 from robust_eval.question import Question
 
 TEXTS = ("a", "b", "a", "c", "b")
