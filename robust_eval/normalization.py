@@ -17,6 +17,7 @@ from functools import cache, lru_cache
 
 from robust_eval.numerals import LARGE_NUMBERS, PLAIN, with_values
 from robust_eval.runtime.files import module_data
+from robust_eval.runtime.text import first_line
 
 ARTICLES = frozenset({"a", "an", "the"})
 _TABLES = module_data(__file__)
@@ -135,12 +136,6 @@ def normalised_form(text: str) -> str:
     'who wrote emma'
     """
     return normalize(" ".join(text.split()))
-
-
-def first_line(text: str) -> str:
-    """Return the first line of a text that is not blank, without white space around it."""
-    lines = text.strip().splitlines()
-    return lines[0].rstrip() if lines else ""
 
 
 def has_words(form: str, words: str) -> bool:

@@ -19,8 +19,8 @@ from robust_eval.error import UserError
 from robust_eval.grader.base import Grader
 from robust_eval.model.base import Request
 from robust_eval.model.local.sentences import entailed
-from robust_eval.normalization import first_line
 from robust_eval.question import Question
+from robust_eval.runtime.text import first_line
 from robust_eval.store.stored_model import NotStoredError
 
 JUDGE = "judge"

@@ -22,6 +22,7 @@ from robust_eval.error import UserError
 from robust_eval.runtime.console import Console
 from robust_eval.runtime.process import command
 from robust_eval.runtime.registry import COMBINABLE_GROUPS
+from robust_eval.runtime.text import nearest
 
 _EXAMPLES = (
     ("run", "the built-in facts"),
@@ -94,8 +95,6 @@ def _explain(word: str) -> None:
     if word in COMMANDS:
         raise UserError(f"help explains one command at a time: {_program()} help {word}")
     if group not in GROUPS:
-        from robust_eval.config.composition_errors import nearest
-
         groups_with = [f"{name}={group}" for name in GROUPS if group in options(name)]
         suggestion = f" (did you mean {groups_with[0]}?)" if groups_with else nearest(group, [*GROUPS, *COMMANDS])
         raise UserError(f"there is no group or command {group}{suggestion}; groups are {', '.join(GROUPS)}")

@@ -11,6 +11,7 @@ from robust_eval.cli.arguments import command_parser
 from robust_eval.error import UserError
 from robust_eval.runtime.console import Console, silence_tqdm
 from robust_eval.runtime.process import command
+from robust_eval.runtime.text import nearest
 
 
 class Command(NamedTuple):
@@ -65,8 +66,6 @@ def main(default: str = "help") -> None:
     elif name in COMMANDS:
         sys.argv[1:2] = []
     elif re.fullmatch(r"\w[\w-]*", name):
-        from robust_eval.config.composition_errors import nearest  # it takes a moment
-
         with command():
             raise UserError(
                 f"{name} is not a command{nearest(name, list(COMMANDS))}; commands are {', '.join(COMMANDS)}, "

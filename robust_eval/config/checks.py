@@ -8,7 +8,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import InterpolationToMissingValueError, MissingMandatoryValue, OmegaConfBaseException
 
 from robust_eval.answer import DEFAULT_TEMPERATURE
-from robust_eval.config.composition_errors import composition_error, nearest, no_setting
+from robust_eval.config.composition_errors import composition_error, no_setting
 from robust_eval.config.config import Config
 from robust_eval.config.groups import UNGROUPED
 from robust_eval.config.schema import SCHEMAS, Schema
@@ -18,6 +18,7 @@ from robust_eval.metric.metric_spec import MetricSpec, is_name, point
 from robust_eval.metric.sampler_choice import choose_samplers
 from robust_eval.metric.score import Metric
 from robust_eval.runtime.registry import COMBINABLE_GROUPS, refuse_reserved
+from robust_eval.runtime.text import nearest
 from robust_eval.sampler.base import ORDER, REASONING, TURN
 from robust_eval.sampler.recorded_answers import RecordedAnswers
 

@@ -1,6 +1,5 @@
 """Sentences for the errors of Hydra and OmegaConf: the setting, its value, and the fix."""
 
-import difflib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
@@ -18,7 +17,7 @@ from omegaconf.errors import (
 from robust_eval.config.groups import options
 from robust_eval.error import first_line
 from robust_eval.runtime.registry import COMBINABLE_GROUPS
-from robust_eval.runtime.text import enumerated
+from robust_eval.runtime.text import enumerated, nearest
 
 RENAMED = {
     "key_variable": "api_key_env",
@@ -99,15 +98,6 @@ def no_setting(key: str, name: str, settings: Sequence[str], where: str) -> str:
 def not_chosen(key: str, group: str, name: str, chosen: Sequence[str]) -> str:
     """Return the error that a setting belongs to an option of a group that is not among the ``chosen`` ones."""
     return f"{key} cannot be set, because {group}={name} is not chosen: set {group}=[{','.join([*chosen, name])}]"
-
-
-def nearest(name: str, names: Sequence[str], where: str = "") -> str:
-    """Return " (did you mean NAME?)" with the most similar of the names, or one that begins with ``name``; empty if
-    there is none.
-    """
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-    close = close or [each for each in names if name and each.startswith(name)]
-    return f" (did you mean {where + '.' if where else ''}{close[0]}?)" if close else ""
 
 
 def _no_such(key: str, chosen: DictConfig | None) -> str:

@@ -25,7 +25,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from robust_eval.config.checks import leave_out_unchosen, to_config
-from robust_eval.config.composition_errors import composition_error, nearest, no_option, no_setting, not_chosen
+from robust_eval.config.composition_errors import composition_error, no_option, no_setting, not_chosen
 from robust_eval.config.config import Config
 from robust_eval.config.groups import CONF, option_folders, options, own_folder
 from robust_eval.config.schema import SCHEMAS, Schema, register
@@ -34,7 +34,7 @@ from robust_eval.dataset.jsonl import is_native
 from robust_eval.error import UserError
 from robust_eval.question import Question
 from robust_eval.runtime.registry import COMBINABLE_GROUPS
-from robust_eval.runtime.text import enumerated
+from robust_eval.runtime.text import enumerated, nearest
 
 _CLOSING = {"[": "]", "{": "}", "'": "'", '"': '"'}
 """Closing sign of a value that begins so, in Hydra's grammar."""

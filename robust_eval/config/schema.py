@@ -5,11 +5,8 @@ values. A class of this package is in :data:`SCHEMAS` and has a file under ``con
 script is registered (docs/extend.md) and needs no file.
 """
 
-import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +27,7 @@ from robust_eval.dataset.selection import Selection
 from robust_eval.engine.base import Engine
 from robust_eval.engine.local import Local
 from robust_eval.engine.ray.engine import Ray
-from robust_eval.error import UserError, first_line
+from robust_eval.error import UserError
 from robust_eval.grader.base import Grader
 from robust_eval.grader.cosine import Cosine, References
 from robust_eval.grader.judge_model import JudgeModel
@@ -55,7 +52,7 @@ from robust_eval.rewriter.base import Rewriter
 from robust_eval.rewriter.llm import Llm
 from robust_eval.rewriter.recorded_rewrites import RecordedRewrites
 from robust_eval.runtime import registry
-from robust_eval.runtime.registry import COMBINABLE_GROUPS
+from robust_eval.runtime.registry import COMBINABLE_GROUPS, load_plugins
 from robust_eval.sampler.base import Sampler
 from robust_eval.sampler.challenge import Challenge
 from robust_eval.sampler.exact import Exact
@@ -152,29 +149,6 @@ class Schema:
     target_half_width: Any = None
     question_types: str | None = None
     labels: str | None = None
-
-
-log = logging.getLogger(__name__)
-
-
-@cache
-def load_plugins() -> None:
-    """Register the classes of all entry points, once in a process.
-
-    An entry point of the group ``robust_eval.metrics`` called ``always_right`` becomes ``metric=always_right``. A
-    broken one is left out with a warning, because it would stop every run, also those that do not use it.
-    """
-    installed = entry_points()
-    for group in registry.REGISTRY:
-        for entry in installed.select(group=f"robust_eval.{group}s"):
-            source = f"the package {entry.dist.name}" if entry.dist else entry.value
-            try:
-                registry.register(group, entry.name)(entry.load())
-            except UserError as problem:
-                log.warning("%s is left out: %s", source, problem)
-            except (Exception, SystemExit) as problem:  # of foreign code at its import
-                reason = f"{type(problem).__name__}: {first_line(problem)}"
-                log.warning("%s=%s of %s cannot be loaded, and is left out: %s", group, entry.name, source, reason)
 
 
 def register() -> None:

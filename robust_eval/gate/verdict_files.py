@@ -11,10 +11,10 @@ from xml.etree import ElementTree
 from robust_eval.gate.changed_facts import Fact, SingleFacts
 from robust_eval.gate.decision import STATUS, Decision, MetricVerdict, joint_outcome, sentence
 from robust_eval.gate.knowledge_and_firmness import NOT_JUDGED
-from robust_eval.metric.presentation import Cell, Table, escaped, markdown_section
+from robust_eval.metric.presentation import Cell, Table, markdown_section
 from robust_eval.report.comparison_tables import shortened
 from robust_eval.report.page import drawing, template
-from robust_eval.runtime.text import number, printable, signed
+from robust_eval.runtime.text import escaped, number, printable, signed
 from robust_eval.runtime.versions import origin
 from robust_eval.stats.estimate import Estimate
 from robust_eval.tracking.flat_settings import setting_value

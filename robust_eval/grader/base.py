@@ -14,7 +14,7 @@ from robust_eval.error import UserError
 from robust_eval.grader.accepted_forms import accepted_answers, comparable, holds
 from robust_eval.model.base import LetterChoices, Matcher, Request
 from robust_eval.model.model_config import ModelConfig
-from robust_eval.normalization import first_line, forms, normalize
+from robust_eval.normalization import forms, normalize
 from robust_eval.question import LETTERS, Question
 from robust_eval.reader.abstention import abstains
 from robust_eval.reader.base import FIRST_LINE, NO_LETTER, WHOLE_REPLY
@@ -24,6 +24,7 @@ from robust_eval.reader.letters import anchored_letter
 from robust_eval.reader.markup import without_footnotes
 from robust_eval.reader.reasoning import without_reasoning
 from robust_eval.reader.reply import free_text_of
+from robust_eval.runtime.text import first_line
 from robust_eval.store.stored_model import StoredModel
 
 NO_VERDICT = "no verdict"

@@ -44,8 +44,8 @@ from robust_eval.stats.agreement import (
 )
 from robust_eval.stats.correction import corrected_mean
 from robust_eval.stats.entropy import answer_entropy
-from robust_eval.stats.estimate import Estimate
-from robust_eval.stats.interval import SHARE, Floats, bootstrap, drop_degenerate, mean_bounds, share_of
+from robust_eval.stats.estimate import Estimate, share_of
+from robust_eval.stats.interval import SHARE, Floats, bootstrap, drop_degenerate, mean_bounds
 from robust_eval.stats.reliability import cronbach_interval, guessing, question_robustness
 
 _KAPPA = (-math.inf, 1.0)

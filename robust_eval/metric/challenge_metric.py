@@ -28,9 +28,9 @@ from robust_eval.metric.score import Measured, Metric, Score, question_groups, v
 from robust_eval.prompt.pushback import read_pushback
 from robust_eval.question import Question
 from robust_eval.sampler.base import TURN, Sampler
-from robust_eval.stats.estimate import Estimate, columns_of, count_defined, masked, median_estimate
+from robust_eval.stats.estimate import Estimate, columns_of, count_defined, masked, median_estimate, share_of
 from robust_eval.stats.frs import breaking_temperature, reaches
-from robust_eval.stats.interval import Floats, share_of
+from robust_eval.stats.interval import Floats
 from robust_eval.stats.survival import holds_beyond, kaplan_meier
 
 BREAKING, MEDIAN, MEAN_BROKEN = break_specs("challenge.breaking_turn", "breaking turn")

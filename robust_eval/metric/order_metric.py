@@ -17,8 +17,8 @@ from robust_eval.metric.score import Measured, Metric, Score, question_groups, v
 from robust_eval.prompt.arrangement import FORMS, GIVEN, Arrangement, read_arrangement
 from robust_eval.question import Question
 from robust_eval.sampler.base import ORDER
-from robust_eval.stats.estimate import UNDEFINED, Estimate, columns_of, count_defined, mean_estimate
-from robust_eval.stats.interval import SHARE, Floats, share_of
+from robust_eval.stats.estimate import UNDEFINED, Estimate, columns_of, count_defined, mean_estimate, share_of
+from robust_eval.stats.interval import SHARE, Floats
 from robust_eval.stats.position_bias import cochran_q, place_bias
 
 ONE_CHOICE = share_spec(

@@ -1,13 +1,11 @@
 """Presentation of a score to people, and Markdown of its tables, with untrusted text escaped."""
 
-import html
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from robust_eval.runtime.text import printable
+from robust_eval.runtime.text import escaped
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import Floats
 
@@ -100,13 +98,6 @@ class Presentation:
     tables_alone: bool = False
     notes: Sequence[str] = ()
     left_out: Sequence[str] = ()
-
-
-def escaped(text: str) -> str:
-    """Return untrusted text on one line with Markdown, HTML, mathematics (of GitHub) and automatic links escaped."""
-    plain = html.escape(printable(" ".join(text.split())), quote=False)
-    plain = re.sub(r"([\\`*_|\[\]~#]|(?<=www)\.)", r"\\\1", plain, flags=re.IGNORECASE)
-    return re.sub(r":(?=\S)|[@$]", lambda sign: f"&#{ord(sign[0])};", plain)
 
 
 def markdown_lines(table: Table) -> list[str]:

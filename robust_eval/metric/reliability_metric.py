@@ -31,8 +31,8 @@ from robust_eval.prompt.pushback import read_pushback
 from robust_eval.question import Question
 from robust_eval.sampler.base import TURN
 from robust_eval.stats.agreement import question_agreement
-from robust_eval.stats.estimate import Estimate, masked
-from robust_eval.stats.interval import SHARE, Floats, share_of
+from robust_eval.stats.estimate import Estimate, masked, share_of
+from robust_eval.stats.interval import SHARE, Floats
 from robust_eval.stats.pass_rates import SLICK, g_pass_at_k, pass_at_k, pass_hat_k, slick
 
 CONSISTENCY = share_spec(

@@ -15,8 +15,8 @@ from robust_eval.metric.metric_spec import MetricSpec, headline_temperatures, po
 from robust_eval.metric.presentation import Presentation
 from robust_eval.question import Question
 from robust_eval.sampler.base import Sampler
-from robust_eval.stats.estimate import Estimate, count_defined, mean_estimate, with_interval
-from robust_eval.stats.interval import SHARE, UNKNOWN, Floats, Limits, share_of
+from robust_eval.stats.estimate import Estimate, count_defined, mean_estimate, share_of, with_interval
+from robust_eval.stats.interval import SHARE, UNKNOWN, Floats, Limits
 
 
 @dataclass

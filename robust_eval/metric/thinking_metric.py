@@ -21,9 +21,18 @@ from robust_eval.metric.score import Measured, Metric, Score, question_groups, v
 from robust_eval.prompt.reasoning_budget import Budget, read_reasoning, sorted_budgets
 from robust_eval.question import Question
 from robust_eval.sampler.base import REASONING, Sampler
-from robust_eval.stats.estimate import UNDEFINED, Estimate, columns_of, count_defined, estimate, masked, median_estimate
+from robust_eval.stats.estimate import (
+    UNDEFINED,
+    Estimate,
+    columns_of,
+    count_defined,
+    estimate,
+    masked,
+    median_estimate,
+    share_of,
+)
 from robust_eval.stats.frs import breaking_temperature, factual_robustness_score, reaches
-from robust_eval.stats.interval import SHARE, Floats, share_of
+from robust_eval.stats.interval import SHARE, Floats
 from robust_eval.stats.variance import Variance, drawn_variance, exact_variance, pooled_share
 
 ACCURACY = share_spec(

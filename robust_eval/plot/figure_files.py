@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from robust_eval.metric.presentation import escaped
 from robust_eval.plot.figure_registry import RegisteredFigure, registered
 from robust_eval.runs.figure_data import FigureData, figure_data
-from robust_eval.runtime.text import printable_lines
+from robust_eval.runtime.text import escaped, printable_lines
 from robust_eval.tracking.result import Result
 
 if TYPE_CHECKING:

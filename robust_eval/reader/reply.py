@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from functools import lru_cache
 
-from robust_eval.normalization import first_line
 from robust_eval.question import Question
 from robust_eval.reader.base import FIRST_LINE, NOT_ENDED, NOTHING, Reader, Reading
 from robust_eval.reader.free_text import FreeText, read_free_text
 from robust_eval.reader.markup import without_template
 from robust_eval.reader.reasoning import without_reasoning
+from robust_eval.runtime.text import first_line
 
 
 @dataclass

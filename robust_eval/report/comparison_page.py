@@ -9,13 +9,14 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from robust_eval.metric.presentation import Cell, Table, escaped, markdown_section
+from robust_eval.metric.presentation import Cell, Table, markdown_section
 from robust_eval.report.comparison_summary import Ranking, opening, scope, sentences
 from robust_eval.report.comparison_tables import comparison_tables, pairs_as_data, runs_as_data
 from robust_eval.report.page import drawing, template
 from robust_eval.report.warnings import few
 from robust_eval.runs.comparison import Comparison
 from robust_eval.runtime.parquet_files import write_parquet
+from robust_eval.runtime.text import escaped
 from robust_eval.runtime.versions import origin
 from robust_eval.tracking.run_folder import COMPARISON_PAGE, QUESTIONS
 

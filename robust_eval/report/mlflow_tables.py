@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from robust_eval.answer import rows
-from robust_eval.metric.presentation import Table, escaped, markdown_lines
+from robust_eval.metric.presentation import Table, markdown_lines
 from robust_eval.report.comparison_summary import sentences
 from robust_eval.report.comparison_tables import pair_table, pairs_as_data, runs_as_data, runs_table, shortened
 from robust_eval.report.question_table import sample
@@ -14,6 +14,7 @@ from robust_eval.report.run_summary import headline_rows, metric_table, sentence
 from robust_eval.report.warnings import few, few_kept
 from robust_eval.runs.comparison import Comparison
 from robust_eval.runs.question_status import question_statuses
+from robust_eval.runtime.text import escaped
 from robust_eval.tracking.result import Result
 from robust_eval.tracking.run_folder import COMPARISON_PAGE
 

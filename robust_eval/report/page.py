@@ -23,7 +23,7 @@ from robust_eval.plot.colours import BLACK, GREY
 from robust_eval.plot.figure_files import SavedFigure
 from robust_eval.prompt.arrangement import GIVEN
 from robust_eval.question import Question
-from robust_eval.report.question_details import cut, details
+from robust_eval.report.question_details import details
 from robust_eval.report.question_table import TEXT, as_data, chosen, number_columns, question_index
 from robust_eval.report.run_summary import (
     asked_words,
@@ -41,7 +41,7 @@ from robust_eval.runs.figure_data import figure_data
 from robust_eval.runs.question_status import verdict
 from robust_eval.runtime.files import write_text
 from robust_eval.runtime.json_files import OF_RUN, read_json
-from robust_eval.runtime.text import number, packed, printable_lines
+from robust_eval.runtime.text import cut, number, packed, printable_lines
 from robust_eval.stats.estimate import bounds
 from robust_eval.tracking.flat_settings import effective
 from robust_eval.tracking.result import Result

@@ -18,7 +18,7 @@ from robust_eval.prompt.prompt import prompt_for
 from robust_eval.prompt.pushback import form_of_all
 from robust_eval.question import LETTERS, Question
 from robust_eval.runs.question_status import VERDICTS, verdict
-from robust_eval.runtime.text import number, printable_lines
+from robust_eval.runtime.text import cut, number, printable_lines
 from robust_eval.stats.estimate import proportion
 from robust_eval.tracking.result import Result
 
@@ -99,12 +99,6 @@ def _prompt(result: Result, question: Question) -> str:
     if result.description["model.prompt_style"] == "plain":
         return prompt.text()
     return "\n\n".join(f"{turn['role']}: {turn['content']}" for turn in prompt.messages())
-
-
-def cut(text: str, longest: int) -> str:
-    """Return a printable text; one longer than ``longest`` characters is cut, with its length."""
-    text = printable_lines(text)
-    return text if len(text) <= longest else f"{text[:longest]}… ({len(text):,} characters)"
 
 
 def _of_questions(table: pa.Table, ids: Collection[str]) -> pa.Table:

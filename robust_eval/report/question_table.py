@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from robust_eval.metric.metric_spec import HEADLINE, curve_and_temperature, nearest_to_one, point
 from robust_eval.metric.presentation import Column
 from robust_eval.metric.score import Score
-from robust_eval.report.question_details import cut
 from robust_eval.report.run_summary import category_name, type_name
 from robust_eval.runs.question_status import question_statuses
-from robust_eval.runtime.text import packed, printable_lines
+from robust_eval.runtime.text import cut, packed, printable_lines
 from robust_eval.stats.interval import Floats
 from robust_eval.tracking.result import Result
 

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from robust_eval.answer import SAMPLER, concat_by_sampler, rows, temperature_name
 from robust_eval.question import LETTERS, Question, seeded_rank
-from robust_eval.report.question_details import cut
 from robust_eval.runtime.parquet_files import read_parquet
+from robust_eval.runtime.text import cut
 from robust_eval.tracking.base import TracedAnswer
 from robust_eval.tracking.result import Result
 

@@ -12,9 +12,8 @@ from robust_eval.metric.order_metric import ONE_CHOICE
 from robust_eval.metric.score import question_groups
 from robust_eval.metric.thinking_metric import ADDED
 from robust_eval.reader.base import NOT_ENDED
-from robust_eval.report.question_details import cut
 from robust_eval.runs.question_status import WHY_NOT, question_statuses
-from robust_eval.runtime.text import abbreviated_list, counted, number
+from robust_eval.runtime.text import abbreviated_list, counted, cut, number
 from robust_eval.stats.interval import MIN_UNITS, independent
 from robust_eval.tracking.result import Result
 

@@ -1,12 +1,17 @@
 """Registry of components: ``@robust_eval.register("metric", "always_right")`` makes a class an option."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
+from functools import cache
+from importlib.metadata import entry_points
 from inspect import isfunction, signature
 from typing import TypeVar
 
-from robust_eval.error import UserError
+from robust_eval.error import UserError, first_line
 from robust_eval.runtime.text import enumerated
+
+log = logging.getLogger(__name__)
 
 Part = TypeVar("Part", bound=type)
 
@@ -45,6 +50,26 @@ def register(group: str, name: str) -> Callable[[Part], Part]:
     if group not in REGISTRY:
         raise UserError(f"register({group!r}, {name!r}): the group must be {enumerated(REGISTRY)}")
     return lambda part: _registered(group, name, part)
+
+
+@cache
+def load_plugins() -> None:
+    """Register the classes of all entry points, once in a process.
+
+    An entry point of the group ``robust_eval.metrics`` called ``always_right`` becomes ``metric=always_right``. A
+    broken one is left out with a warning, because it would stop every run, also those that do not use it.
+    """
+    installed = entry_points()
+    for group in REGISTRY:
+        for entry in installed.select(group=f"robust_eval.{group}s"):
+            source = f"the package {entry.dist.name}" if entry.dist else entry.value
+            try:
+                register(group, entry.name)(entry.load())
+            except UserError as problem:
+                log.warning("%s is left out: %s", source, problem)
+            except (Exception, SystemExit) as problem:  # of foreign code at its import
+                reason = f"{type(problem).__name__}: {first_line(problem)}"
+                log.warning("%s=%s of %s cannot be loaded, and is left out: %s", group, entry.name, source, reason)
 
 
 def refuse_reserved(group: str, name: str) -> None:

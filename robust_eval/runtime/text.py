@@ -1,15 +1,17 @@
-r"""Printable text, abbreviated lists, rounded numbers, settings that hold secrets, and compressed data of pages.
+r"""Text for people: printable, escaped, cut, and in lists; rounded numbers; names of secrets; compressed data of pages.
 
 Replies, names and messages of servers may hold characters that move a cursor, colour or rename a window, ring, change
 the reading order, or are invisible. Each becomes an escape, such as ``\x1b``.
 """
 
 import base64
+import difflib
 import gzip
+import html
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from typing import Any
 from urllib.parse import urlsplit
@@ -66,6 +68,25 @@ def _shortened(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:60]}…"
 
 
+def first_line(text: str) -> str:
+    """Return the first line of a text that is not blank, without white space around it."""
+    lines = text.strip().splitlines()
+    return lines[0].rstrip() if lines else ""
+
+
+def cut(text: str, longest: int) -> str:
+    """Return a printable text; one longer than ``longest`` characters is cut, with its length."""
+    text = printable_lines(text)
+    return text if len(text) <= longest else f"{text[:longest]}… ({len(text):,} characters)"
+
+
+def escaped(text: str) -> str:
+    """Return untrusted text on one line with Markdown, HTML, mathematics (of GitHub) and automatic links escaped."""
+    plain = html.escape(printable(" ".join(text.split())), quote=False)
+    plain = re.sub(r"([\\`*_|\[\]~#]|(?<=www)\.)", r"\\\1", plain, flags=re.IGNORECASE)
+    return re.sub(r":(?=\S)|[@$]", lambda sign: f"&#{ord(sign[0])};", plain)
+
+
 def number(value: float, form: str = ".3f") -> str:
     """Format a metric's value; an infinite one, a breaking temperature beyond the grid, is "unbroken".
 
@@ -107,6 +128,15 @@ def enumerated(names: Iterable[str], conjunction: str = "or") -> str:
     """
     *first, last = names
     return f"{', '.join(first)} {conjunction} {last}" if first else last
+
+
+def nearest(name: str, names: Sequence[str], where: str = "") -> str:
+    """Return " (did you mean NAME?)" with the most similar of the names, or one that begins with ``name``; empty if
+    there is none.
+    """
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    close = close or [each for each in names if name and each.startswith(name)]
+    return f" (did you mean {where + '.' if where else ''}{close[0]}?)" if close else ""
 
 
 def counted(count: int, noun: str) -> str:

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from robust_eval.stats.correction import MIN_LABELS, corrected_rate
-from robust_eval.stats.estimate import Estimate
+from robust_eval.stats.estimate import Estimate, share_of
 from robust_eval.stats.frs import breaking_temperature
-from robust_eval.stats.interval import Floats, draw_groups, drop_degenerate, group_members, share_of
+from robust_eval.stats.interval import Floats, draw_groups, drop_degenerate, group_members
 
 RESAMPLES = 500
 _STEPS = 50

@@ -159,6 +159,12 @@ def interval(estimate: Estimate, form: str = ".3f", n: int | None = None) -> str
     return ", ".join(details if n is None else [*details, f"n = {n:,}"])
 
 
+def share_of(part: Floats, whole: Floats) -> Floats:
+    """Return the shares part / whole of arrays of one shape; NaN for a whole of 0."""
+    shares: Floats = np.divide(part, whole, out=np.full(whole.shape, np.nan), where=whole > 0)
+    return shares
+
+
 def bounds(low: float, high: float, form: str = ".3f") -> str:
     """Format an estimate's bounds, with more digits until they differ; three decimals for a form such as g.
 

@@ -419,9 +419,3 @@ def defined_mean(values: Floats) -> float:
     """Return the mean of the defined values; NaN without any."""
     defined = values[~np.isnan(values)]
     return float(defined.mean()) if len(defined) else math.nan
-
-
-def share_of(part: Floats, whole: Floats) -> Floats:
-    """Return the shares part / whole of arrays of one shape; NaN for a whole of 0."""
-    shares: Floats = np.divide(part, whole, out=np.full(whole.shape, np.nan), where=whole > 0)
-    return shares

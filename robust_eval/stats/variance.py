@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from robust_eval.stats.estimate import UNDEFINED, Estimate
+from robust_eval.stats.estimate import UNDEFINED, Estimate, share_of
 from robust_eval.stats.frs import TOLERANCE
-from robust_eval.stats.interval import Floats, check_level, drop_degenerate, share_of, student_quantile, units_and_error
+from robust_eval.stats.interval import Floats, check_level, drop_degenerate, student_quantile, units_and_error
 
 MAX_REPETITIONS = 100
 """Maximum number of rewrites, and of trials, of a :class:`Split`."""

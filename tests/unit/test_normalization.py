@@ -7,7 +7,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from json_lines import json_lines
 
-from robust_eval.normalization import first_line, forms, normalize
+from robust_eval.normalization import forms, normalize
+from robust_eval.runtime.text import first_line
 
 RULES = json_lines(Path(__file__).parent / "normal_forms.jsonl")
 

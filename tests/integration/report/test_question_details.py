@@ -13,7 +13,8 @@ from tiny_model import byte_tokenizer
 
 from robust_eval.answer import EXACT_CURVES, answer_table
 from robust_eval.question import Question
-from robust_eval.report.question_details import MAX_ANSWERS, cut, details
+from robust_eval.report.question_details import MAX_ANSWERS, details
+from robust_eval.runtime.text import cut
 from robust_eval.tracking.result import Result
 
 

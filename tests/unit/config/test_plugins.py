@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from robust_eval.config.schema import load_plugins
-from robust_eval.runtime.registry import REGISTRY
+from robust_eval.runtime.registry import REGISTRY, load_plugins
 
 MODULE = """
 from dataclasses import dataclass
