@@ -17,12 +17,8 @@ from numpy.typing import NDArray
 from scipy import stats
 from support.command import Command, write_figures
 
-from robust_eval.stats.uncertainty import (
-    calibration_errors,
-    coverage_at_risk,
-    error_ranking,
-    risk_coverage,
-)
+from robust_eval.stats.calibration import calibration_errors
+from robust_eval.stats.uncertainty import coverage_at_risk, error_ranking, risk_coverage
 
 CORRELATION = 0.3
 ASKED = ((50, 1), (200, 1), (1000, 1), (52, 4), (200, 4), (1000, 4))

@@ -71,7 +71,7 @@ def _objects(value: Any) -> list[dict[str, Any]]:
 
 
 def squad(record: Record) -> Question:
-    """SQuAD, 1.1 and 2.0: the questions of a paragraph depend on each other."""
+    """Return the question of a record of SQuAD, 1.1 or 2.0; the questions of a paragraph depend on each other."""
     given_answers = record.get("answers")
     spans = (
         given_answers.get("text")
@@ -98,7 +98,9 @@ def trivia_qa_records(records: Iterator[Record], file: Path | None) -> Iterator[
 
 
 def trivia_qa(record: Record) -> Question:
-    """TriviaQA: the hub's columns, the published file, or the table of question and list of answers of DPR."""
+    """Return the question of a record of TriviaQA, from the hub, the published file, or the table of DPR, which has
+    questions with lists of answers.
+    """
     answer = record.get("answer", record.get("Answer"))
     if isinstance(answer, dict):
         value, aliases = answer.get("value", answer.get("Value")), answer.get("aliases", answer.get("Aliases"))
@@ -113,7 +115,9 @@ def trivia_qa(record: Record) -> Question:
 
 
 def hotpot_qa(record: Record) -> Question:
-    """HotpotQA: the hub's columns, the published file, or the layout of KILT, where output may be without answer."""
+    """Return the question of a record of HotpotQA, from the hub, the published file, or KILT, where the output may have
+    no answer.
+    """
     if "output" in record:
         return Question(
             id=optional(record.get("id")),
@@ -140,12 +144,15 @@ def _articles(context: Any) -> str:
 
 
 def nq_open(record: Record) -> Question:
-    """Natural Questions, open: a question and a list of answers."""
+    """Return the question of a record of Natural Questions, open: a question and a list of answers."""
     return Question("", text(record.get("question"), NO_QUESTION), answers(items(record.get("answer"))))
 
 
 def pop_qa(record: Record) -> Question:
-    """PopQA: facts of Wikidata; those about one subject depend on each other, the category is the relation."""
+    """Return the question of a record of PopQA, a fact of Wikidata.
+
+    Facts about one subject depend on each other; the category is the relation.
+    """
     return Question(
         id=optional(record.get("id")),
         text=text(record.get("question"), NO_QUESTION),
@@ -167,7 +174,10 @@ def _wiki_question(row: Record) -> tuple[Any, Any]:
 
 
 def wiki_qa(record: Record) -> Question:
-    """WikiQA: sentences that answer the question, and others of the same article; many questions have no answer."""
+    """Return the question of a record of WikiQA: sentences that answer it, and others of the same article.
+
+    Many questions have no answer.
+    """
     right: list[Any] = []
     wrong: list[Any] = []
     for row in record["rows"]:
@@ -189,7 +199,10 @@ def wiki_qa(record: Record) -> Question:
 
 
 def truthful_qa_answers(record: Record) -> Question:
-    """TruthfulQA, in words: right references and wrong ones; in the published table lists are joined by "; "."""
+    """Return the question of a record of TruthfulQA, in words: right references and wrong ones.
+
+    In the published table, lists are joined by "; ".
+    """
     best = record.get("best_answer", record.get("Best Answer"))
     right = record.get("correct_answers", record.get("Correct Answers"))
     wrong = record.get("incorrect_answers", record.get("Incorrect Answers"))
@@ -210,7 +223,7 @@ def _joined(value: Any) -> list[Any]:
 
 
 def lettered(record: Record) -> Question:
-    """ARC and OpenBookQA: choices with labels, A to E or 1 to 4, and the label of the right one."""
+    """Return the question of a record of ARC or OpenBookQA: choices labelled A to E or 1 to 4, and the right label."""
     stem: Any = record.get("question", record.get("question_stem"))
     options = record.get("choices")
     if isinstance(stem, dict):
@@ -237,7 +250,10 @@ def mmlu_records(records: Iterator[Record], file: Path | None) -> Iterator[Recor
 
 
 def mmlu(record: Record) -> Question:
-    """MMLU: four choices and the right one's number from 0, or its letter; the category is the subject."""
+    """Return the question of a record of MMLU: four choices, and the right one's number from 0, or its letter.
+
+    The category is the subject.
+    """
     options = items(record.get("choices")) if "choices" in record else [record.get(letter) for letter in "ABCD"]
     right = record.get("answer")
     is_letter = isinstance(right, str) and not right.strip().isdecimal()
@@ -252,7 +268,9 @@ def mmlu(record: Record) -> Question:
 
 
 def sciq(record: Record) -> Question:
-    """SciQ: the right answer, up to three distractors, and the passage that supports it (not in every file)."""
+    """Return the question of a record of SciQ: the right answer, up to three distractors, and a passage that supports
+    it, which not every file has.
+    """
     right = record.get("correct_answer", record.get("answer"))
     accepted = answers([right])
     distractors = [record[name] for name in ("distractor1", "distractor2", "distractor3") if name in record]
@@ -290,7 +308,7 @@ def piqa_records(records: Iterator[Record], file: Path | None) -> Iterator[Recor
 
 
 def piqa(record: Record) -> Question:
-    """PIQA: a goal and two ways to reach it."""
+    """Return the question of a record of PIQA: a goal and two ways to reach it."""
     return Question(
         id=optional(record.get("id")),
         text=text(record.get("goal"), NO_QUESTION),
@@ -300,7 +318,9 @@ def piqa(record: Record) -> Question:
 
 
 def math_qa(record: Record) -> Question:
-    """MathQA: five choices in one text, "a ) 38 , b ) 27.675 , …", or in a list of such texts."""
+    """Return the question of a record of MathQA: five choices in one text, "a ) 38 , b ) 27.675 , …", or in
+    a list of such texts.
+    """
     options = record.get("options")
     joined = " , ".join(map(str, items(options))) or optional(options)
     if not joined:
@@ -319,7 +339,10 @@ def math_qa(record: Record) -> Question:
 
 
 def boolq(record: Record) -> Question:
-    """BoolQ: a question, yes or no, on a passage; the published answer may be the text "True" or "False"."""
+    """Return the question of a record of BoolQ, yes or no, on a passage.
+
+    The published answer may be the text "True" or "False".
+    """
     answer = record.get("answer")
     right = answer if isinstance(answer, bool) else {"true": True, "false": False}.get(optional(answer).casefold())
     if right is None:
@@ -337,7 +360,10 @@ def boolq(record: Record) -> Question:
 
 
 def truthful_qa_choices(record: Record) -> Question:
-    """TruthfulQA, mc1: one right choice, the first one in every record; a mapping, or two lists on the hub."""
+    """Return the question of a record of TruthfulQA, mc1: one right choice, the first one in every record.
+
+    The choices are a mapping, or two lists on the hub.
+    """
     targets = record.get("mc1_targets")
     if not isinstance(targets, dict):
         raise Unusable(NO_CHOICES)
@@ -356,7 +382,8 @@ def truthful_qa_choices(record: Record) -> Question:
 
 
 def mlphys101(record: Record) -> Question:
-    """The physics study (Reganova & Steinbach): choices "A: …", and the right one's number from 0.
+    """Return the question of a record of the physics study (Reganova & Steinbach): choices "A: …", and the right one's
+    number from 0.
 
     Most of its records have the key alone, without text and choices, for which letters stand. Recorded answers to such
     a question can be graded, but no model can be asked.
@@ -374,7 +401,10 @@ def mlphys101(record: Record) -> Question:
 
 
 def trec(record: Record) -> Question:
-    """TREC: the type of a question, as one of six choices; the type is its class, the category the finer one."""
+    """Return the question of a record of TREC: the type of a question, as one of six choices.
+
+    The type is its class, the category the finer one.
+    """
     coarse: Any
     if "line" in record:
         label, _, question_text = optional(record["line"]).partition(" ")

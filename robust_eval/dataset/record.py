@@ -51,7 +51,7 @@ class Unusable(Exception):  # noqa: N818 - nothing is wrong with the program
 
 
 def listed(columns: Iterable[Any]) -> str:
-    """Return the names of columns in one line; of very many, only the first ones."""
+    """Return the names of a record's columns in one line; of very many, only the first ones."""
     names = [" ".join(str(name).encode("utf-8", "replace").decode().split()) for name in columns]
     return ", ".join(name[:40] for name in names[:_LISTED]) + (", …" if len(names) > _LISTED else "")
 

@@ -202,7 +202,7 @@ def resampling_unit(question: Question) -> tuple[str, str]:
 
 
 class GateScheduler(QuestionScheduler):
-    """Schedule of the ``baseline`` run's questions for a candidate of the gate.
+    """Scheduler of the gate's questions for a candidate, those of the ``baseline`` run.
 
     With ``early``, they come in blocks in a seeded order, and end as soon as the intervals that hold at any time decide
     PASS or FAIL.

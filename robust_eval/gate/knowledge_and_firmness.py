@@ -16,7 +16,7 @@ NOT_JUDGED = "Firmness is not judged"
 
 
 class AnsweredRight(NamedTuple):
-    """Verdicts on both runs' answers to n shared questions, (n,) each: 1 for right, 0 for wrong, NaN for unknown."""
+    """Knowledge or firmness of both runs on n shared questions, (n,) each: 1 for right, 0 for wrong, NaN for unknown."""
 
     label: str
     baseline: Floats
@@ -81,7 +81,7 @@ def _verdicts(run: MeasuredRun) -> dict[str, dict[tuple[str, int, int], float]]:
 
 
 def no_firmness(baseline: MeasuredRun, candidate: MeasuredRun) -> str:
-    """Return a sentence on the reason why :func:`firmness` is None."""
+    """Return a sentence on the reason why the firmness of two runs is not judged (:func:`firmness` is None)."""
     reason = _other_temperatures(baseline, candidate) or "no question has several drawn answers in both runs"
     return f"{NOT_JUDGED}: {reason}."
 

@@ -14,9 +14,9 @@ from robust_eval.interop.export_mark import mark_of
 from robust_eval.prompt.arrangement import read_arrangement
 from robust_eval.prompt.pushback import form_of_all
 from robust_eval.question import LETTERS, Question
-from robust_eval.runs.finished_runs import settings_that_count
 from robust_eval.runtime.text import printable
 from robust_eval.stats.estimate import Estimate
+from robust_eval.tracking.flat_settings import settings_that_count
 from robust_eval.tracking.run_folder import ANSWERS
 
 
@@ -78,7 +78,7 @@ class FinishedAnswers:
     @property
     def settings(self) -> dict[str, Any]:
         """Settings of the finished run that results depend on, flat."""
-        return settings_that_count(self.labelled.run)
+        return settings_that_count(self.labelled.run.settings)
 
     @cached_property
     def metrics(self) -> dict[str, Estimate]:

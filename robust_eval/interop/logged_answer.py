@@ -117,7 +117,7 @@ def question_of(
 
 
 def target_fault(targets: Sequence[str], choices: Sequence[str]) -> str:
-    """Return the reason why targets do not name one choice, as a predicate; empty if they do, or there are none."""
+    """Return the reason why logged targets do not name one choice, as a predicate; empty if they do, or without any."""
     right = {_chosen(target.strip(), choices) for target in targets if target.strip()}
     if None in right:
         return "is not one of the choices"

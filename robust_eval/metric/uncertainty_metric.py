@@ -18,11 +18,12 @@ from robust_eval.metric.score import Measured, Metric, Score, grid, question_gro
 from robust_eval.model.logprobs import is_whole
 from robust_eval.question import Question
 from robust_eval.runtime.text import enumerated, number
+from robust_eval.stats.calibration import calibration_errors
 from robust_eval.stats.entropy import answer_entropy
 from robust_eval.stats.estimate import UNDEFINED, Estimate, columns_of, count_defined
 from robust_eval.stats.frs import breaking_temperature
 from robust_eval.stats.interval import SHARE, Floats, defined_mean, mean_bounds
-from robust_eval.stats.uncertainty import LEAST_SURE, calibration_errors, coverage_at_risk, error_ranking
+from robust_eval.stats.uncertainty import LEAST_SURE, coverage_at_risk, error_ranking
 
 RISKS = (5, 10)
 """Percentages of wrong answers at which the coverage is reported."""

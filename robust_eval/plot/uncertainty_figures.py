@@ -10,8 +10,9 @@ from robust_eval.plot.colours import BLUE, GREY, INKS, QUALITATIVE, RED
 from robust_eval.plot.figure_registry import run_figure
 from robust_eval.plot.style import legend_outside, panels
 from robust_eval.runs.figure_data import FigureData
+from robust_eval.stats.calibration import calibration_bins
 from robust_eval.stats.interval import Floats, wilson
-from robust_eval.stats.uncertainty import calibration_bins, risk_coverage
+from robust_eval.stats.uncertainty import risk_coverage
 
 _BINS = 10
 _DASHES = ("-", "--", "-.", (0, (5, 1)), (0, (1, 1)))

@@ -7,8 +7,16 @@ from typing import NamedTuple
 from robust_eval.metric.metric_spec import at_words
 from robust_eval.metric.variance_metric import AnswerVariance, component_shares
 from robust_eval.runs.comparison import MARGIN, Comparison, Pair
-from robust_eval.runs.differing_settings import TRUNCATED, Differing, cautions, contrast, differing, listed, truncation
-from robust_eval.runs.finished_runs import scoring_settings
+from robust_eval.runs.differing_settings import (
+    TRUNCATED,
+    Differing,
+    cautions,
+    contrast,
+    differing,
+    listed,
+    scoring_settings,
+    truncation,
+)
 from robust_eval.runs.shared_questions import connected
 from robust_eval.runtime.text import counted, enumerated, number, signed
 from robust_eval.stats.interval import MIN_UNITS

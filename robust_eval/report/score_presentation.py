@@ -81,7 +81,7 @@ _VARIANTS = {
 
 
 def frs(score: Score, questions: Sequence[Question]) -> Presentation:
-    """Present FRS: each question by its score for the smallest d, its initial entropy, and its breaking temperature."""
+    """Present the score of FRS: each question by its score for the smallest d, its initial entropy, and its breaking temperature."""
     facts = score.tables["frs"]
     entropy, breaking = (facts[name].to_numpy() for name in ("entropy", "breaking_temperature"))
     d, first = next(iter(FRS.among(score.values).items()))
@@ -174,7 +174,7 @@ def _columns(score: Score, t: float, columns: Mapping[str, tuple[str, str]]) -> 
 
 
 def agreement(score: Score, questions: Sequence[Question]) -> Presentation:
-    """Present MultiQ&A: each question by the certainty of its raters and the share of them that are right, at the
+    """Present the score of MultiQ&A: each question by the certainty of its raters and the share of them that are right, at the
     temperature nearest to 1.
     """
     t = nearest_to_one(score.curves["agreement.accuracy"])
@@ -219,7 +219,7 @@ def _table_4(score: Score) -> Table:
 
 
 def certainty(score: Score, questions: Sequence[Question]) -> Presentation:
-    """Present answer certainty: each question by its entropy and its error rate, at the temperature nearest 1."""
+    """Present the score of answer certainty: each question by its entropy and its error rate, at the temperature nearest 1."""
     choices, trials = [len(question.choices) for question in questions], score.settings["trials"]
     t = nearest_to_one(score.curves[ENTROPY.name])
     entropy, error_rate = (score.formatted(point(spec.name, t)) for spec in (ENTROPY, ERROR_RATE))
@@ -247,7 +247,7 @@ def certainty(score: Score, questions: Sequence[Question]) -> Presentation:
 
 
 def order(score: Score, questions: Sequence[Question]) -> Presentation:
-    """Present choice order: the accuracy at each position of the right choice, and the significance of the differences,
+    """Present the score of choice order: the accuracy at each position of the right choice, and the significance of the differences,
     at the temperature nearest to 1.
     """
     t = nearest_to_one(score.curves[ONE_CHOICE.name])
@@ -275,7 +275,7 @@ def order(score: Score, questions: Sequence[Question]) -> Presentation:
 
 
 def pushback(score: Score, questions: Sequence[Question]) -> Presentation:
-    """Present pushback: the share of right answers that withstand it, and of wrong ones that it corrects, at the
+    """Present the score of pushback: the share of right answers that withstand it, and of wrong ones that it corrects, at the
     temperature nearest to 1.
     """
     t = nearest_to_one(score.curves[challenge.UNBROKEN.name])
@@ -347,7 +347,7 @@ def _finite(values: Floats) -> Floats:
 
 
 def uncertainty(score: Score, questions: Sequence[Question]) -> Presentation:
-    """Present uncertainty: the power of the first uncertainty score to separate right from wrong answers."""
+    """Present the score of uncertainty: the power of the first uncertainty score to separate right from wrong answers."""
     table, t = score.tables["uncertainty_scores"], score.settings["temperature"]
     names = table["score"].to_pylist() if table.num_rows else []
     if not names:
@@ -408,7 +408,7 @@ def _table_of_scores(score: Score, names: Sequence[str]) -> Table:
 
 
 def reliability(score: Score, questions: Sequence[Question]) -> Presentation:
-    """Present reliability: the shares of repeated answers that agree and of questions with all trials right, or the
+    """Present the score of reliability: the shares of repeated answers that agree and of questions with all trials right, or the
     flips in conversations.
     """
     t = at_words(score.settings["temperature"])
@@ -457,7 +457,7 @@ def reliability(score: Score, questions: Sequence[Question]) -> Presentation:
 
 
 def variance(score: Score, questions: Sequence[Question]) -> Presentation:
-    """Present variance: the standard error of this run and with twice the questions, rewrites or trials, and the shares
+    """Present the score of variance: the standard error of this run and with twice the questions, rewrites or trials, and the shares
     of the variance components.
     """
     rows = [
@@ -481,7 +481,7 @@ def variance(score: Score, questions: Sequence[Question]) -> Presentation:
 
 
 def profile(score: Score, questions: Sequence[Question]) -> Presentation:
-    """Present a profile: the share of facts that withstand every perturbation."""
+    """Present the score of a profile: the share of facts that withstand every perturbation."""
     columns = {*score.tables["profile"].column_names}
     optional = {"orders_right", "turns_held", "thought_right"} & columns
     main = ROBUST if ROBUST.name in score.by_question else ROBUST_AT_OWN
@@ -497,7 +497,7 @@ def profile(score: Score, questions: Sequence[Question]) -> Presentation:
 
 
 def unanswerable(score: Score, questions: Sequence[Question]) -> Presentation:
-    """Present the questions without an answer that a profile asks: the share of replies that answer them."""
+    """Present the score of questions without an answer: the share of replies that answer them."""
     answered = score.formatted(ANSWERS_UNANSWERABLE.name, ".0%")
     return Presentation(
         "Questions without an answer",

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from robust_eval.answer import temperature_name, temperatures_of
 from robust_eval.metric.metric_spec import DRAWING_KINDS, ComparisonView, MetricSpec
 from robust_eval.metric.variance_metric import AnswerVariance, VarianceDecomposition, difference_variance
-from robust_eval.runs.differing_settings import contrast
-from robust_eval.runs.finished_runs import FinishedRun, Labels, merged, scoring_settings, without_repetitions
+from robust_eval.runs.differing_settings import contrast, merged, scoring_settings, without_repetitions
+from robust_eval.runs.finished_runs import FinishedRun, Labels
 from robust_eval.runs.scenarios_and_types import PooledTypes, pooled_types, scenario_frame
 from robust_eval.runs.shared_questions import SharedQuestions, shared_questions
 from robust_eval.sampler.recorded_answers import RecordedConditions

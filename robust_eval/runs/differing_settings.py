@@ -1,12 +1,16 @@
-"""Settings in which runs differ, and their meaning for a comparison."""
+"""Settings in which runs differ, their meaning for a comparison, and runs that differ in none or in scoring alone."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from robust_eval.runs.finished_runs import FinishedRun, settings_that_count
+import numpy as np
+import pyarrow as pa
+
+from robust_eval.runs.finished_runs import FinishedRun
 from robust_eval.runtime.text import enumerated
-from robust_eval.tracking.flat_settings import setting_value
+from robust_eval.tracking.flat_settings import setting_value, settings_that_count
 
 _SCORING = ("metric", "metric.", "grader.", "reader.", "aggregator.", "question_types", "labels")
 """Prefixes of the settings that determine scores, and not answers."""
@@ -83,7 +87,7 @@ def truncation(settings: Differing) -> Differing:
 
 def differing(runs: Sequence[FinishedRun]) -> dict[str, list[Any]]:
     """Return the settings in which not all of the runs agree."""
-    settings = [settings_that_count(run) for run in runs]
+    settings = [settings_that_count(run.settings) for run in runs]
     names = dict.fromkeys(name for each in settings for name in each)
     values = {name: [each.get(name) for each in settings] for name in names}
     return {name: setting_values for name, setting_values in values.items() if len(set(map(str, setting_values))) > 1}
@@ -105,7 +109,9 @@ def _differing_values(runs: Sequence[FinishedRun], patterns: Sequence[str]) -> s
     all runs agree, or some have none.
     """
     values = [
-        dict.fromkeys(str(value) for name, value in settings_that_count(run).items() if _matches(name, patterns))
+        dict.fromkeys(
+            str(value) for name, value in settings_that_count(run.settings).items() if _matches(name, patterns)
+        )
         for run in runs
     ]
     shared = set.intersection(*map(set, values))
@@ -116,3 +122,67 @@ def _differing_values(runs: Sequence[FinishedRun], patterns: Sequence[str]) -> s
 
 def _matches(setting: str, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(setting, pattern) for pattern in patterns)
+
+
+def without_repetitions(runs: Sequence[FinishedRun]) -> list[FinishedRun]:
+    """Return the runs without those that have the settings and the values of an earlier one."""
+
+    def is_repetition(run: FinishedRun, other: FinishedRun) -> bool:
+        names = run.questions.column_names
+        same = _key(run) == _key(other) and names == other.questions.column_names
+        return same and _equal(run.questions, other.questions, names)
+
+    distinct: list[FinishedRun] = []
+    for run in runs:
+        if not any(is_repetition(run, other) for other in distinct):
+            distinct.append(run)
+    return distinct
+
+
+def merged(runs: Sequence[FinishedRun]) -> list[FinishedRun]:
+    """Return the runs, with those that differ in :func:`scoring_settings` alone (FRS: in d) merged into one with all
+    scores: they scored the same answers.
+    """
+    settings = scoring_settings(runs)
+    merged_runs: list[FinishedRun] = []
+    for run in runs:
+        key = _key(run, without=settings)
+        for index, other in enumerate(merged_runs):
+            shared = [name for name in other.questions.column_names if name in run.questions.column_names]
+            if _key(other, without=settings) == key and _equal(run.questions, other.questions, shared):
+                merged_runs[index] = _union(other, run)
+                break
+        else:
+            merged_runs.append(run)
+    return merged_runs
+
+
+def scoring_settings(runs: Sequence[FinishedRun]) -> list[str]:
+    """Return the settings of the numbers in metric names (FRS: d), in which runs over the same answers may differ."""
+    return list(dict.fromkeys(spec.setting for run in runs for spec in run.specs if spec.setting))
+
+
+def _key(run: FinishedRun, without: Collection[str] = ()) -> dict[str, str]:
+    return {name: str(value) for name, value in settings_that_count(run.settings).items() if name not in without}
+
+
+def _equal(one: pa.Table, other: pa.Table, columns: Sequence[str]) -> bool:
+    """Return True if the tables of runs agree in these columns; undefined values are equal."""
+    if one.num_rows != other.num_rows:
+        return False
+    pairs = [(one[name].to_numpy(zero_copy_only=False), other[name].to_numpy(zero_copy_only=False)) for name in columns]
+    return all(np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in pairs)
+
+
+def _union(one: FinishedRun, other: FinishedRun) -> FinishedRun:
+    questions = one.questions
+    for name in other.question_metrics:
+        if name not in questions.column_names:
+            questions = questions.append_column(other.questions.schema.field(name), other.questions[name])
+    return replace(
+        one,
+        questions=questions,
+        metrics={**other.metrics, **one.metrics},
+        of_questions={**other.of_questions, **one.of_questions},
+        specs=[*one.specs, *other.specs],
+    )

@@ -2,8 +2,8 @@
 
 import json
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -46,12 +46,11 @@ from robust_eval.runs.question_status import verdict
 from robust_eval.runtime.json_files import OF_RUN, read_json
 from robust_eval.runtime.parquet_files import ANSWERS, read_parquet, refuse_bomb
 from robust_eval.runtime.parquet_files import QUESTIONS as TABLE_OF_QUESTIONS
-from robust_eval.runtime.registry import COMBINABLE_GROUPS
 from robust_eval.runtime.text import printable
 from robust_eval.sampler.recorded_answers import RecordedConditions
 from robust_eval.stats.estimate import Estimate
 from robust_eval.stats.interval import Floats, Limits
-from robust_eval.tracking.flat_settings import AUTO, read_settings, setting_value
+from robust_eval.tracking.flat_settings import AUTO, read_settings, setting_value, settings_that_count
 from robust_eval.tracking.run_folder import (
     CONFIG,
     ERROR,
@@ -84,8 +83,6 @@ KEY = "key"
 """Column with the accepted answers (:attr:`robust_eval.question.Question.key`)."""
 DESCRIBING = ("question_id", "question", "scenario", "type", "category", "group", "kept", KEY)
 """Columns of the questions other than metrics."""
-_PATH_SETTINGS = ("paths.", "store.", "tracking.")
-"""Prefixes of settings of locations, which change no result."""
 
 
 class GreedyAnswer(NamedTuple):
@@ -414,80 +411,6 @@ def _greedy(file: Path) -> dict[str, GreedyAnswer]:
     }
 
 
-def without_repetitions(runs: Sequence[FinishedRun]) -> list[FinishedRun]:
-    """Return the runs without those that have the settings and the values of an earlier one."""
-
-    def is_repetition(run: FinishedRun, other: FinishedRun) -> bool:
-        names = run.questions.column_names
-        same = _key(run) == _key(other) and names == other.questions.column_names
-        return same and _equal(run.questions, other.questions, names)
-
-    distinct: list[FinishedRun] = []
-    for run in runs:
-        if not any(is_repetition(run, other) for other in distinct):
-            distinct.append(run)
-    return distinct
-
-
-def merged(runs: Sequence[FinishedRun]) -> list[FinishedRun]:
-    """Return the runs, with those that differ in :func:`scoring_settings` alone (FRS: in d) merged into one with all
-    scores: they scored the same answers.
-    """
-    settings = scoring_settings(runs)
-    merged_runs: list[FinishedRun] = []
-    for run in runs:
-        key = _key(run, without=settings)
-        for index, other in enumerate(merged_runs):
-            shared = [name for name in other.questions.column_names if name in run.questions.column_names]
-            if _key(other, without=settings) == key and _equal(run.questions, other.questions, shared):
-                merged_runs[index] = _union(other, run)
-                break
-        else:
-            merged_runs.append(run)
-    return merged_runs
-
-
-def scoring_settings(runs: Sequence[FinishedRun]) -> list[str]:
-    """Return the settings of the numbers in metric names (FRS: d), in which runs over the same answers may differ."""
-    return list(dict.fromkeys(spec.setting for run in runs for spec in run.specs if spec.setting))
-
-
-def _key(run: FinishedRun, without: Collection[str] = ()) -> dict[str, str]:
-    return {name: str(value) for name, value in settings_that_count(run).items() if name not in without}
-
-
-def settings_that_count(run: FinishedRun) -> dict[str, Any]:
-    """Return the settings that determine a run's results, with the selected samplers and metrics."""
-    chosen = {
-        group: "+".join(dict.fromkeys(name.split(".")[1] for name in run.settings if name.startswith(f"{group}.")))
-        for group in COMBINABLE_GROUPS
-    }
-    relevant = {name: value for name, value in run.settings.items() if not name.startswith(_PATH_SETTINGS)}
-    return chosen | relevant
-
-
-def _equal(one: pa.Table, other: pa.Table, columns: Sequence[str]) -> bool:
-    """Return True if the tables of runs agree in these columns; undefined values are equal."""
-    if one.num_rows != other.num_rows:
-        return False
-    pairs = [(one[name].to_numpy(zero_copy_only=False), other[name].to_numpy(zero_copy_only=False)) for name in columns]
-    return all(np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in pairs)
-
-
-def _union(one: FinishedRun, other: FinishedRun) -> FinishedRun:
-    questions = one.questions
-    for name in other.question_metrics:
-        if name not in questions.column_names:
-            questions = questions.append_column(other.questions.schema.field(name), other.questions[name])
-    return replace(
-        one,
-        questions=questions,
-        metrics={**other.metrics, **one.metrics},
-        of_questions={**other.of_questions, **one.of_questions},
-        specs=[*one.specs, *other.specs],
-    )
-
-
 class Labels:
     """Shortest labels that distinguish runs.
 
@@ -495,7 +418,9 @@ class Labels:
     """
 
     def __init__(self, runs: Sequence[FinishedRun], ignored: Sequence[str] = ()) -> None:
-        settings = [{n: value for n, value in settings_that_count(run).items() if n not in ignored} for run in runs]
+        settings = [
+            {n: value for n, value in settings_that_count(run.settings).items() if n not in ignored} for run in runs
+        ]
         of_data, of_others = (
             [{n: value for n, value in each.items() if n.startswith("dataset.") == is_data} for each in settings]
             for is_data in (True, False)

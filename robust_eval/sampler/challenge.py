@@ -186,7 +186,7 @@ def _first_replies(questions: Sequence[Question], baseline: pa.Table) -> dict[st
 
 
 def turn_of(request: Request) -> int:
-    """Return the turn of the conversation to which a request belongs."""
+    """Return the turn of its conversation to which a request of the challenge sampler belongs."""
     return request.variant % STEP - CHALLENGED
 
 

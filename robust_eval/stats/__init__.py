@@ -6,6 +6,7 @@ from robust_eval.stats.agreement import free_marginal_kappa as free_marginal_kap
 from robust_eval.stats.agreement import gibbs_m2 as gibbs_m2
 from robust_eval.stats.agreement import normalized_certainty as normalized_certainty
 from robust_eval.stats.agreement import remapped_kappa as remapped_kappa
+from robust_eval.stats.calibration import calibration_error as calibration_error
 from robust_eval.stats.correction import corrected_mean as corrected_mean
 from robust_eval.stats.correction import corrected_rate as corrected_rate
 from robust_eval.stats.entropy import answer_entropy as answer_entropy
@@ -30,7 +31,6 @@ from robust_eval.stats.significance import paired_difference as paired_differenc
 from robust_eval.stats.significance import paired_p_value as paired_p_value
 from robust_eval.stats.significance import stratified_log_rank as stratified_log_rank
 from robust_eval.stats.uncertainty import auroc as auroc
-from robust_eval.stats.uncertainty import calibration_error as calibration_error
 from robust_eval.stats.uncertainty import prediction_rejection_ratio as prediction_rejection_ratio
 from robust_eval.stats.uncertainty import risk_coverage as risk_coverage
 from robust_eval.stats.variance import VarianceComponents as VarianceComponents

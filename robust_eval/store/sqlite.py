@@ -116,7 +116,7 @@ def number_of(key: bytes) -> int:
 
 
 def checksum_of(key: bytes, value: bytes) -> bytes:
-    """Return the checksum of key and value, so that no entry passes for another."""
+    """Return the checksum of a row of the SQLite file, of its key and value, so that no entry passes for another."""
     return hashlib.blake2b(value, key=key[:64], digest_size=16).digest()
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from robust_eval.runtime.registry import COMBINABLE_GROUPS
 from robust_eval.tracking.run_folder import read_configuration
 
 AUTO = "auto"
@@ -70,3 +71,17 @@ def effective(description: Mapping[str, object]) -> dict[str, object]:
 def setting_value(name: str, value: Any) -> str:
     """Return the value of a run's setting in words: None is "all" for a limit, and "none" for others."""
     return str(value) if value is not None else "all" if name.endswith(".limit") else "none"
+
+
+_PATH_SETTINGS = ("paths.", "store.", "tracking.")
+"""Prefixes of settings of locations, which change no result."""
+
+
+def settings_that_count(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the flat settings that determine a run's results, with the selected samplers and metrics."""
+    chosen = {
+        group: "+".join(dict.fromkeys(name.split(".")[1] for name in settings if name.startswith(f"{group}.")))
+        for group in COMBINABLE_GROUPS
+    }
+    relevant = {name: value for name, value in settings.items() if not name.startswith(_PATH_SETTINGS)}
+    return chosen | relevant

@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from robust_eval.dataset import published as hub
-from robust_eval.dataset.published import PARQUET, Published, commit, read_hub
+from robust_eval.dataset.hub import PARQUET, commit, read_hub
+from robust_eval.dataset.published import Published
 from robust_eval.error import UserError
 from robust_eval.question import Question
 

@@ -13,7 +13,8 @@ from json_lines import cases
 from robust_eval.error import UserError
 from robust_eval.metric import frs_metric
 from robust_eval.metric.metric_spec import MetricSpec, as_json
-from robust_eval.runs.finished_runs import KNOWN_SPECS, FinishedRun, Labels, merged, read_run, without_repetitions
+from robust_eval.runs.differing_settings import merged, without_repetitions
+from robust_eval.runs.finished_runs import KNOWN_SPECS, FinishedRun, Labels, read_run
 from robust_eval.stats.estimate import Estimate
 
 NAN = math.nan

@@ -57,7 +57,7 @@ MIN_RANGE = 0.5
 
 
 class Draw(NamedTuple):
-    """Answer that a server drew, with its positions."""
+    """Answer that a server drew to find its exact answers, with the positions in it."""
 
     completion: Completion
     positions: Sequence[Position]
