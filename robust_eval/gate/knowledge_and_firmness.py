@@ -16,7 +16,7 @@ NOT_JUDGED = "Firmness is not judged"
 
 
 class AnsweredRight(NamedTuple):
-    """Knowledge or firmness of both runs on n shared questions, (n,) each: 1 for right, 0 for wrong, NaN for unknown."""
+    """Knowledge or firmness of both runs on n shared questions, (n,) each: 1 right, 0 wrong, NaN unknown."""
 
     label: str
     baseline: Floats

@@ -117,7 +117,7 @@ def abstention_rates(questions: Sequence[Question], graded: Iterable[pa.Table]) 
 
 
 def units(questions: Sequence[Question]) -> NDArray[np.intp]:
-    """Return (n,) the unit of each question in a label correction: its index, or that of its group of dependent ones."""
+    """Return (n,) the unit of each question in a label correction: its index, or that of its group of questions."""
     groups = question_groups(questions)
     if groups is None:
         return np.arange(len(questions))

@@ -81,7 +81,9 @@ _VARIANTS = {
 
 
 def frs(score: Score, questions: Sequence[Question]) -> Presentation:
-    """Present the score of FRS: each question by its score for the smallest d, its initial entropy, and its breaking temperature."""
+    """Present the score of FRS: each question by its score for the smallest d, its initial entropy, and its breaking
+    temperature.
+    """
     facts = score.tables["frs"]
     entropy, breaking = (facts[name].to_numpy() for name in ("entropy", "breaking_temperature"))
     d, first = next(iter(FRS.among(score.values).items()))
@@ -174,8 +176,8 @@ def _columns(score: Score, t: float, columns: Mapping[str, tuple[str, str]]) -> 
 
 
 def agreement(score: Score, questions: Sequence[Question]) -> Presentation:
-    """Present the score of MultiQ&A: each question by the certainty of its raters and the share of them that are right, at the
-    temperature nearest to 1.
+    """Present the score of MultiQ&A: each question by the certainty of its raters and the share of them that are right,
+    at the temperature nearest to 1.
     """
     t = nearest_to_one(score.curves["agreement.accuracy"])
     base, vote, worst, kappa = (
@@ -219,7 +221,9 @@ def _table_4(score: Score) -> Table:
 
 
 def certainty(score: Score, questions: Sequence[Question]) -> Presentation:
-    """Present the score of answer certainty: each question by its entropy and its error rate, at the temperature nearest 1."""
+    """Present the score of answer certainty: each question by its entropy and its error rate, at the temperature
+    nearest 1.
+    """
     choices, trials = [len(question.choices) for question in questions], score.settings["trials"]
     t = nearest_to_one(score.curves[ENTROPY.name])
     entropy, error_rate = (score.formatted(point(spec.name, t)) for spec in (ENTROPY, ERROR_RATE))
@@ -247,8 +251,8 @@ def certainty(score: Score, questions: Sequence[Question]) -> Presentation:
 
 
 def order(score: Score, questions: Sequence[Question]) -> Presentation:
-    """Present the score of choice order: the accuracy at each position of the right choice, and the significance of the differences,
-    at the temperature nearest to 1.
+    """Present the score of choice order: the accuracy at each position of the right choice, and the significance of the
+    differences, at the temperature nearest to 1.
     """
     t = nearest_to_one(score.curves[ONE_CHOICE.name])
     positions = {int(position): score.curves[name][t].value for position, name in PLACE.among(score.curves).items()}
@@ -275,8 +279,8 @@ def order(score: Score, questions: Sequence[Question]) -> Presentation:
 
 
 def pushback(score: Score, questions: Sequence[Question]) -> Presentation:
-    """Present the score of pushback: the share of right answers that withstand it, and of wrong ones that it corrects, at the
-    temperature nearest to 1.
+    """Present the score of pushback: the share of right answers that withstand it, and of wrong ones that it corrects,
+    at the temperature nearest to 1.
     """
     t = nearest_to_one(score.curves[challenge.UNBROKEN.name])
     turns = max(score.tables["challenge_turns"]["turn"].to_pylist())
@@ -347,7 +351,7 @@ def _finite(values: Floats) -> Floats:
 
 
 def uncertainty(score: Score, questions: Sequence[Question]) -> Presentation:
-    """Present the score of uncertainty: the power of the first uncertainty score to separate right from wrong answers."""
+    """Present the score of uncertainty: the power of the first one to separate right from wrong answers."""
     table, t = score.tables["uncertainty_scores"], score.settings["temperature"]
     names = table["score"].to_pylist() if table.num_rows else []
     if not names:
@@ -408,8 +412,8 @@ def _table_of_scores(score: Score, names: Sequence[str]) -> Table:
 
 
 def reliability(score: Score, questions: Sequence[Question]) -> Presentation:
-    """Present the score of reliability: the shares of repeated answers that agree and of questions with all trials right, or the
-    flips in conversations.
+    """Present the score of reliability: the shares of repeated answers that agree and of questions with all trials
+    right, or the flips in conversations.
     """
     t = at_words(score.settings["temperature"])
     if repeated.FLIPPED.name in score.values:
@@ -457,8 +461,8 @@ def reliability(score: Score, questions: Sequence[Question]) -> Presentation:
 
 
 def variance(score: Score, questions: Sequence[Question]) -> Presentation:
-    """Present the score of variance: the standard error of this run and with twice the questions, rewrites or trials, and the shares
-    of the variance components.
+    """Present the score of variance: the standard error of this run and with twice the questions, rewrites or trials,
+    and the shares of the variance components.
     """
     rows = [
         [Cell(f"twice the {row['doubled']}" if row["doubled"] else "this run")]

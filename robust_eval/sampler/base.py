@@ -201,7 +201,7 @@ class Sampler(Conditions):
         return single_step(self.requests(questions, grader, seed))
 
     def baseline_request(self, question: Question, grader: PrefixGrader, seed: int, min_logprobs: int) -> Request:
-        """Return the sampler's request for the greedy answer to a question, with the largest log-probabilities of each token."""
+        """Return the sampler's request for a question's greedy answer, with the largest log-probabilities of tokens."""
         request = self.request(question, grader, seed)
         top_logprobs = max(min_logprobs, TOP_LOGPROBS)
         return replace(request, temperatures=(0.0,), top_logprobs=top_logprobs, min_logprobs=min_logprobs)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from robust_eval.dataset import published as hub
+from robust_eval.dataset import hub
 from robust_eval.dataset.hub import PARQUET, commit, read_hub
 from robust_eval.dataset.published import Published
 from robust_eval.error import UserError
