@@ -23,7 +23,7 @@ from robust_eval.prompt.prompt import verdict_prompt
 from robust_eval.prompt.templates import ABSTAINING, EQUIVALENCE, JUDGING, RUBRIC, SUPPORT, read_templates
 from robust_eval.question import Question
 from robust_eval.reader.verdict import read_verdict
-from robust_eval.store.stored_model import StoredModel
+from robust_eval.store.stored_model import NotStoredError, StoredModel
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +40,7 @@ PADDING = (
 """Meaningless padding of replies, to test whether a judge prefers long ones."""
 VERDICTS = pa.schema(
     [
+        pa.field("form", pa.string(), nullable=False),  # the judge's question: grader.form, or abstention
         pa.field("question_id", pa.string(), nullable=False),
         pa.field("reply", pa.string(), nullable=False),
         pa.field("vote", pa.int32(), nullable=False),
@@ -100,7 +101,7 @@ class JudgeModel(Grader):
             raise ValueError(f"bias must be 0 or more, not {self.bias}")
         self._model: StoredModel | None = None
         self._seed = 0
-        self._verdict_rows: dict[tuple[str, str, int], dict[str, Any]] = {}
+        self._verdict_rows: dict[tuple[str, str, str, int], dict[str, Any]] = {}
         self._bias: dict[str, int] = {}
         self._trial_verdicts: list[bool] = []
 
@@ -130,7 +131,14 @@ class JudgeModel(Grader):
         """Return True for each right reply; the judge gets those that the cascade leaves open, uncertain ones first."""
         compared = self._compared(replies)
         open_ = [reply for reply, right in zip(replies, compared, strict=True) if right is None]
-        verdicts = self._majority_verdicts(sorted(open_, key=lambda reply: not reply.uncertain), "verdicts")
+        try:
+            verdicts = self._majority_verdicts(sorted(open_, key=lambda reply: not reply.uncertain), "verdicts")
+        except NotStoredError as lacking:
+            if self._model is not None and self.abstention == "judge":  # each reply that is not right may abstain
+                judge, may_abstain = self._judging(ABSTAINING), zip(replies, compared, strict=True)
+                different = {_key(reply): reply for reply, right in may_abstain if not right}
+                lacking.missing += self._model.missing([judge.request(reply) for reply in different.values()])
+            raise
         if self.bias and open_:
             self._measure_bias(open_, verdicts)
         final = [
@@ -189,9 +197,9 @@ class JudgeModel(Grader):
         return [judge.request(_as_reply(*pair)) for pair in pairs]
 
     def _judging(self, form: str) -> "JudgeModel":
-        """Return a copy of the judge that compares two answers, or finds abstentions."""
-        judge = replace(self, form=EQUIVALENCE, rubric="", cascade="none", bias=0)
-        judge.form, judge._model, judge._seed = form, self._model, self._seed
+        """Return a view of the judge that compares two answers, or finds abstentions; it shares the verdicts."""
+        judge = copy(self)
+        judge.form, judge.rubric = form, ""
         return judge
 
     def description(self) -> Mapping[str, Any]:
@@ -244,9 +252,8 @@ class JudgeModel(Grader):
         missing, number = self._trial_verdicts.count(False), len(self._trial_verdicts)
         if number < MIN_REPLIES or 2 * missing <= number or self._model is None:
             return
-        text = next(
-            (row["text"] for reply in silent if (row := self._verdict_rows.get((reply.question.id, reply.text, 0)))), ""
-        )
+        silent_rows = (self._verdict_rows.get((self.form, reply.question.id, reply.text, 0)) for reply in silent)
+        text = next((row["text"] for row in silent_rows if row), "")
         raise OutageError(
             f"the judge {self._model.config.name} gave no verdict on {missing} of its first {number} replies (it wrote "
             f"{text[:80]!r}): set grader.model to a model that judges better, or raise grader.max_new_tokens"
@@ -266,7 +273,8 @@ class JudgeModel(Grader):
             votes[key].append(None if read is None else read.right)
             if not variant:
                 reply = by_key[key]
-                self._verdict_rows[reply.question.id, reply.text, trial] = {
+                self._verdict_rows[self.form, reply.question.id, reply.text, trial] = {
+                    "form": self.form,
                     "question_id": reply.question.id,
                     "reply": reply.text,
                     "vote": trial,

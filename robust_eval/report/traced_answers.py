@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from robust_eval.answer import SAMPLER, concat_by_sampler, rows, temperature_name
+from robust_eval.prompt.templates import ABSTAINING
 from robust_eval.question import LETTERS, Question, seeded_rank
 from robust_eval.runtime.parquet_files import read_parquet
 from robust_eval.runtime.text import cut
@@ -28,8 +29,9 @@ def traced_answers(result: Result, limit: int, verdicts: Path) -> list[TracedAns
     questions = {question.id: question for question in result.questions}
     judged: dict[tuple[str, str | None], str | None] = {}
     if verdicts.is_file():
-        columns = ("question_id", "reply", "why")
-        judged = {(name, reply): why for name, reply, why in rows(read_parquet(verdicts, columns), *columns)}
+        columns = ("form", "question_id", "reply", "why")
+        table_of_judge = read_parquet(verdicts, columns)
+        judged = {(name, reply): why for form, name, reply, why in rows(table_of_judge, *columns) if form != ABSTAINING}
     return [_traced(row, questions[row["question_id"]], judged, result) for row in sample.to_pylist()]
 
 

@@ -1,5 +1,6 @@
 """Which replies a judge is asked about, and in which order."""
 
+from collections import Counter
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ from robust_eval.grader.judge_model import JudgeModel
 from robust_eval.model.base import Request
 from robust_eval.normalization import normalize
 from robust_eval.question import Question
+from robust_eval.store.stored_model import NotStoredError
 
 QUESTION = Question("q", "What is the capital of France?", ("Paris",))
 
@@ -35,10 +37,12 @@ class Asked:
 
     def __init__(self) -> None:
         self.shown: list[str] = []
+        self.calls: list[int] = []
         self.config = SimpleNamespace(name="judge")
 
     def answers(self, requests: Sequence[Request], stage: str) -> Any:
         self.shown += [str(request.prompt) for request in requests]
+        self.calls.append(len(requests))
         rows = [answer_row(request.question_id, text="Verdict: wrong") for request in requests]
         return SimpleNamespace(table=answer_table(rows))
 
@@ -71,3 +75,39 @@ def test_without_an_uncertain_reply_nobody_is_asked():
     judge = JudgeModel(cascade="uncertain").with_judge(asked, 0)  # type: ignore[arg-type]
     assert judge.right(REPLIES[:3]) == [True, True, False]
     assert asked.shown == []
+
+
+def test_verdicts_on_abstentions_and_comparisons_are_in_the_table_and_need_no_separate_trial():
+    asked = Asked()
+    judge = JudgeModel(abstention="judge").with_judge(asked, 0)  # type: ignore[arg-type]
+    replies = [reply(f"Town {number}") for number in range(30)]
+    judge.right(replies)
+    assert asked.calls == [20, 10]
+    judge.abstained(replies)
+    judge.are_equivalent([(QUESTION, "Lyon", "Lyons")])
+    assert asked.calls == [20, 10, 30, 1]
+    assert Counter(judge.verdict_table()["form"].to_pylist()) == {"equivalence": 31, "abstention": 30}
+
+
+def test_a_plan_counts_all_missing_verdicts_also_those_on_abstentions():
+    replies = [reply(f"Town {number}") for number in range(100)]
+    judge = JudgeModel(abstention="judge").with_judge(_Stored(), 0).cached_only()  # type: ignore[arg-type]
+    for method, missing in ((judge.abstained, 100), (judge.right, 200)):
+        with pytest.raises(NotStoredError) as lacking:
+            method(replies)
+        assert len(lacking.value.missing) == missing
+
+
+class _Stored:
+    """The model of a judge, of whose verdicts none is stored."""
+
+    config = SimpleNamespace(name="judge")
+
+    def cached_only(self) -> "_Stored":
+        return self
+
+    def missing(self, requests: Sequence[Request]) -> list[Request]:
+        return list(requests)
+
+    def answers(self, requests: Sequence[Request], stage: str) -> Any:
+        raise NotStoredError(stage, len(requests), list(requests))

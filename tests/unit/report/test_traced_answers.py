@@ -73,7 +73,14 @@ def test_an_answer_has_bounded_text_and_the_verdict_of_code_or_of_a_judge(tmp_pa
         *("run", {"grader.model.name": "gpt"}, questions, questions, Rewritten(questions)),
         *(tables[0], {"sweep": tables[1]}, {}, {}, {}, None, 0, 0, Stopwatch()),
     )
-    verdicts = {"question_id": ["long"], "reply": ["c"], "vote": [0], "right": [True], "why": ["as good as b"]}
+    verdicts = {
+        "form": ["equivalence", "abstention"],
+        "question_id": ["long"] * 2,
+        "reply": ["c"] * 2,
+        "vote": [0] * 2,
+        "right": [True, False],
+        "why": ["as good as b", "an answer"],
+    }
     pq.write_table(pa.table(verdicts), tmp_path / "verdicts.parquet")
     traced = traced_answers(result, 4, tmp_path / "verdicts.parquet")
     assert [(each.correct, each.reason, each.judge) for each in traced] == [
