@@ -36,7 +36,6 @@ from robust_eval.runtime.text import duration
 from robust_eval.sampler.base import REASONING, TURN, NothingKeptError
 from robust_eval.sampler.recorded_answers import RecordedAnswers
 from robust_eval.store.base import NoStore
-from robust_eval.store.keys_and_rows import answers_key
 from robust_eval.store.stored_model import NotStoredError, StoredModel
 from robust_eval.tracking.flat_settings import read_settings
 from robust_eval.tracking.run_folder import CONFIG, GRADED, SUMMARY
@@ -291,7 +290,7 @@ def deduplicated(stages: Sequence[Stage], planned: dict[bytes, set[tuple[float, 
     for stage in stages:
         missing, times = [], []
         for request, number in zip(stage.missing, stage.times or repeat(1), strict=False):
-            before = planned.setdefault(answers_key(stage.model.identity, request), set())
+            before = planned.setdefault(stage.model.key(request), set())
             conditions = {(t, trial) for t in request.temperatures for trial in range(max(1, request.trials))}
             if conditions - request.cached - before:
                 cached = request.cached if stage.model.config.uses_torch else request.cached | before

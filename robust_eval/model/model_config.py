@@ -55,6 +55,11 @@ class ModelConfig(Protocol):
         return False
 
     @property
+    def seedless_greedy(self) -> bool:
+        """True if the configured model's answers at temperature 0 do not depend on the seed of a request."""
+        return False
+
+    @property
     def recorded(self) -> bool:
         """True if the configuration stands for recorded answers of a model, which cannot be queried."""
         return False

@@ -11,23 +11,21 @@ import numpy as np
 import pyarrow as pa
 
 from robust_eval.answer import rows, with_columns
-from robust_eval.model.base import FURTHER_DRAWS, Item, Request, TrialKey
+from robust_eval.model.base import FURTHER_DRAWS, Request, TrialKey
 from robust_eval.model.logprobs import fault
 
 
-def answers_keys(identity: Mapping[str, Any], requests: Sequence[Request]) -> dict[Item, bytes]:
-    """Return the store's key of the answers to each of several requests."""
-    return {request.item: answers_key(identity, request) for request in requests}
-
-
-def answers_key(identity: Mapping[str, Any], request: Request) -> bytes:
+def answers_key(
+    identity: Mapping[str, Any], request: Request, seedless_greedy: bool = False, remote: bool = False
+) -> bytes:
     """Return the store's key of a request's answers: a hash of all that determines them but temperatures and trials.
 
     Every trial has its own random numbers, so more trials can be added under one key. The matcher is part of the key
-    only if answers end once they are right, or are enumerated. The seed is 0 for greedy answers of a local model.
+    only if answers end once they are right, or are enumerated. The seed of greedy answers is 0 with
+    ``seedless_greedy``. Only a ``remote`` model draws answers that it cannot enumerate.
     """
-    enumeration, served = request.enumeration, "server" in identity
-    is_seedless = "files" in identity and enumeration is None and request.temperatures == (0.0,)
+    enumeration = request.enumeration
+    is_seedless = seedless_greedy and enumeration is None and request.temperatures == (0.0,)
     grades = enumeration is not None or request.stop_on_match
     matcher = ((enumeration and enumeration.choices) or request.matcher) if grades else None
     return _digest(
@@ -45,7 +43,7 @@ def answers_key(identity: Mapping[str, Any], request: Request) -> bytes:
             "enumeration": enumeration and [enumeration.nodes, enumeration.temperatures, request.temperatures],
             **({"signs": request.signs} if request.signs else {}),
             **({"precision": enumeration.precision} if enumeration and enumeration.precision else {}),
-            **({"draws": [enumeration.draws, FURTHER_DRAWS]} if enumeration and served else {}),
+            **({"draws": [enumeration.draws, FURTHER_DRAWS]} if enumeration and remote else {}),
         }
     )
 

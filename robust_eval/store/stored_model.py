@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple, Protocol
 
@@ -21,7 +21,7 @@ from robust_eval.runtime.text import abbreviated_list
 from robust_eval.store.base import Entries
 from robust_eval.store.keys_and_rows import (
     Tables,
-    answers_keys,
+    answers_key,
     curve_key,
     description_key,
     merge_answers,
@@ -120,9 +120,16 @@ class StoredModel:
         model._served_names = self._served_names
         return model
 
+    def key(self, request: Request) -> bytes:
+        """Return the store's key of the model's answers to a request."""
+        return answers_key(self.identity, request, self.config.seedless_greedy, self.config.remote)
+
+    def _keys(self, requests: Iterable[Request]) -> dict[Item, bytes]:
+        return {request.item: self.key(request) for request in requests}
+
     def missing(self, requests: Sequence[Request]) -> list[Request]:
         """Return the missing requests to the model, each with the conditions of its stored answers."""
-        return self._look_up(requests, answers_keys(self.identity, requests)).missing
+        return self._look_up(requests, self._keys(requests)).missing
 
     def temperatures(self, highest: float) -> Temperatures:
         """Return the temperatures that the stored model supports; ``highest`` is the highest that the run needs.
@@ -146,7 +153,7 @@ class StoredModel:
 
         Raises NotStoredError if the model is cache-only and an answer is not stored.
         """
-        keys = answers_keys(self.identity, requests)
+        keys = self._keys(requests)
         with nullcontext() if self._cached_only else self._entries.lock_keys(keys.values()):
             complete, partial, curves, missing = self._look_up(requests, keys)
             if missing and self._cached_only:
@@ -183,7 +190,7 @@ class StoredModel:
 
         Raises NotStoredError, with all requests that may follow, if the model is cache-only and an answer is missing.
         """
-        keys = answers_keys(self.identity, adaptive.requests)
+        keys = self._keys(adaptive.requests)
         with nullcontext() if self._cached_only else self._entries.lock_keys(keys.values()):
             self._take_stored(adaptive, keys)
             due = adaptive.next()

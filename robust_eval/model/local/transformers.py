@@ -37,6 +37,7 @@ class Transformers(TransformersSettings, ModelConfig):
     """Configuration of a local model of transformers, with the settings of :class:`TransformersSettings`."""
 
     uses_torch = True
+    seedless_greedy = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -10,7 +10,8 @@ from robust_eval.prompt.prompt import Prompt
 from robust_eval.store import keys_and_rows
 from robust_eval.store.keys_and_rows import Tables, answers_key
 
-FILES, SERVED = {"files": "1"}, {"server": "http://localhost", "model": "a model"}
+FILES, SERVED, OTHER = {"files": "1"}, {"server": "http://localhost", "model": "a model"}, {"files": "1", "kind": "own"}
+KINDS = {str(FILES): {"seedless_greedy": True}, str(SERVED): {"remote": True}}
 SAMPLED = Request("q", 0, Prompt("", (), "Where?"), (0.5,), 2, 5, seed=3, matcher=AnswerMatcher(["paris"]))
 GREEDY = replace(SAMPLED, temperatures=(0.0,), trials=1)
 ENUMERATED = replace(SAMPLED, enumeration=Enumeration(9, (0.5, 1.0)))
@@ -39,7 +40,7 @@ ROME = {"matcher": AnswerMatcher(["rome"])}
         (FILES, GREEDY, {"seed": 4}, False),
         (FILES, replace(GREEDY, enumeration=Enumeration(8, (0.0, 1.0))), {"seed": 4}, True),
         (SERVED, GREEDY, {"seed": 4}, True),
-        ({"kind": "function"}, GREEDY, {"seed": 4}, True),
+        (OTHER, GREEDY, {"seed": 4}, True),
         # only a server draws answers that it cannot enumerate
         (FILES, ENUMERATED, {"enumeration": Enumeration(9, (0.5, 1.0), draws=10)}, False),
         (SERVED, ENUMERATED, {"enumeration": Enumeration(9, (0.5, 1.0), draws=10)}, True),
@@ -50,17 +51,19 @@ ROME = {"matcher": AnswerMatcher(["rome"])}
 def test_a_key_has_all_that_determines_the_answers_and_nothing_else(
     identity: dict[str, str], asked: Request, change: dict[str, Any], differs: bool
 ):
-    assert (answers_key(identity, replace(asked, **change)) != answers_key(identity, asked)) == differs
-    assert answers_key({"files": "2"}, asked) != answers_key(identity, asked)
+    kind = KINDS.get(str(identity), {})
+    assert (answers_key(identity, replace(asked, **change), **kind) != answers_key(identity, asked, **kind)) == differs
+    assert answers_key({"files": "2"}, asked, **kind) != answers_key(identity, asked, **kind)
 
 
 @pytest.mark.parametrize(("identity", "differs"), [(FILES, False), (SERVED, True)])
 def test_another_number_of_further_draws_is_another_key_of_a_server(
     monkeypatch: pytest.MonkeyPatch, identity: dict[str, str], differs: bool
 ):
-    before = answers_key(identity, ENUMERATED)
+    kind = KINDS.get(str(identity), {})
+    before = answers_key(identity, ENUMERATED, **kind)
     monkeypatch.setattr(keys_and_rows, "FURTHER_DRAWS", 3)
-    assert (answers_key(identity, ENUMERATED) != before) == differs
+    assert (answers_key(identity, ENUMERATED, **kind) != before) == differs
 
 
 N = pa.schema({"n": pa.int64(), "text": pa.string()})

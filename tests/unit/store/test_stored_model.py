@@ -4,7 +4,7 @@ import logging
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -201,6 +201,18 @@ def test_a_plan_has_the_trials_that_are_stored_unless_torch_answers_all_anew(
     monkeypatch.setattr(Scripted, "uses_torch", True)
     with stored(Scripted([0]), store) as model:
         assert [each.pending for each in model.missing(more)] == [[(0.5, 0), (0.5, 1), (0.5, 2)]]
+
+
+@pytest.mark.parametrize("seedless", [False, True])
+def test_greedy_answers_of_another_seed_are_asked_unless_the_model_declares_them_equal(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, seedless: bool
+):
+    if seedless:
+        monkeypatch.setattr(Scripted, "seedless_greedy", True)
+    greedy = request("a", temperatures=(0.0,), trials=1, seed=1)
+    ask(Scripted([0]), store, [greedy])
+    with stored(Scripted([0]), store) as model:
+        assert len(model.missing([replace(greedy, seed=2)])) == (0 if seedless else 1)
 
 
 def test_a_cache_only_model_waits_for_no_other_process(store: SqliteStore, monkeypatch: pytest.MonkeyPatch):
