@@ -7,7 +7,7 @@ import sys
 import webbrowser
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from threading import RLock
@@ -356,7 +356,7 @@ def run(
         lines.append(as_override("dataset.path", str(table.file)))
     config, composed = composed_run(with_own_options(with_log(lines)))
     if model_config is not None:
-        config = config.with_model(model_config)
+        config = replace(config, model=model_config).in_needed_precision()
     output = Path(config.paths.mlruns) / "runs" / timestamp() if folder is None else _folder(folder)
     with writing("the run", output):
         output.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,6 @@
 """Checks of a composed configuration before anything is loaded; a checked one becomes objects."""
 
+import copy
 import re
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
@@ -25,6 +26,7 @@ from robust_eval.sampler.recorded_answers import RecordedAnswers
 
 def to_config(composed: DictConfig) -> Config:
     """Check a composed configuration and turn it into objects. Raises UserError with the name of a wrong setting."""
+    composed = copy.deepcopy(composed)
     leave_out_unchosen(composed)
     _refuse_unknown(composed)
     _refuse_untyped(composed)
@@ -46,7 +48,7 @@ def to_config(composed: DictConfig) -> Config:
         raise UserError(first_line(problem)) from problem
     _check_other_models(config, ",".join(schema.sampler))
     _check_target(config)
-    config = config.with_model(config.model)
+    config = config.in_needed_precision()
     if config.recorded is None:
         _check_samplers(config, ",".join(schema.sampler))
     else:
@@ -117,28 +119,40 @@ def leave_out_unchosen(composed: DictConfig) -> list[str]:
     return paths
 
 
+def composed_as_run(composed: DictConfig, config: Config) -> DictConfig:
+    """Return a copy of a composed configuration without the options that its ``config`` leaves out, or never chose."""
+    composed = copy.deepcopy(composed)
+    leave_out_unchosen(composed)
+    with open_dict(composed):
+        for group, _, name in (path.partition(".") for path in config.left_out):
+            del composed[group][name]
+    return composed
+
+
 def _as_profile(config: Config) -> Config:
     """Drop the metrics and samplers of a profile that this model or data set does not support: the metric of orders
     without arranged choices, and samplers of conversations, with their metrics, with plain prompts.
     """
     if not config.metric.keys() >= {*profile_metric.METHODS}:
         return config
-    sampler = config.sampler
+    left_out: dict[str, str] = {}
     if not config.model.recorded and not config.model.service_limits().chat:
-        sampler = {name: each for name, each in sampler.items() if each.axis not in _OF_CONVERSATIONS}
+        left_out = {
+            f"sampler.{name}": f"it {_OF_CONVERSATIONS[each.axis]}, but model {config.model.name} uses plain prompts"
+            for name, each in config.sampler.items()
+            if each.axis in _OF_CONVERSATIONS
+        }
+    sampler = {name: each for name, each in config.sampler.items() if f"sampler.{name}" not in left_out}
     conditions = sampler if config.recorded is None else config.recorded.conditions()
     axes = {each.axis for each in conditions.values()}
     axes |= {ORDER for each in conditions.values() if each.arranges_choices}
-    missing = [
-        name
+    left_out |= {
+        f"metric.{name}": "no sampler has answers for it"
         for name in profile_metric.OPTIONAL_METHODS
         if name in config.metric and config.metric[name].axis not in axes
-    ]
-    return replace(
-        config,
-        sampler=sampler,
-        metric={name: each for name, each in config.metric.items() if name not in missing},
-    )
+    }
+    metric = {name: each for name, each in config.metric.items() if f"metric.{name}" not in left_out}
+    return replace(config, sampler=sampler, metric=metric, left_out=left_out)
 
 
 _OF_CONVERSATIONS = {TURN: "continues a conversation", REASONING: "requests reasoning in the chat format"}

@@ -61,6 +61,9 @@ class Config:
     """File of human labels of answers, which correct the metrics (docs/judges.md); default: labels.parquet in the run
     folder, if it exists."""
 
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """Samplers and metrics that a profile leaves out, such as ``metric.order``, and the reason of each."""
+
     def __post_init__(self) -> None:
         if self.seed < 0:
             raise ValueError(f"seed must be 0 or more, not {self.seed}")
@@ -75,10 +78,10 @@ class Config:
         if self.labels is not None and not Path(self.labels).is_file():
             raise ValueError(f"labels={self.labels}: there is no such file; name the labels.parquet of a run")
 
-    def with_model(self, model: ModelConfig) -> "Config":
-        """Return the configuration with this model, in the precision that a sampler of probabilities needs."""
+    def in_needed_precision(self) -> "Config":
+        """Return the configuration with its model in the precision that a sampler of probabilities needs."""
         is_exact = any(sampler.estimator == "exact" for sampler in self.sampler.values())
-        return replace(self, model=model.for_probabilities() if is_exact else model)
+        return replace(self, model=self.model.for_probabilities()) if is_exact else self
 
     @property
     def reply_grader(self) -> ReplyGrader:

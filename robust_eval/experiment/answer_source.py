@@ -263,6 +263,9 @@ def answer_source(
     score them: those of the configuration, or those of a profile at the model's own temperature.
     """
     metrics: Mapping[str, Metric] = config.metric
+    if config.left_out:
+        reasons = ", ".join(f"{path.replace('.', '=')} ({reason})" for path, reason in config.left_out.items())
+        log.info("the profile leaves out %s", reasons)
     if config.recorded is not None:
         refuse_early_stopping(config.recorded, metrics)
         return config.recorded, metrics

@@ -3,7 +3,7 @@
 import errno
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from omegaconf import DictConfig, OmegaConf
 
 from robust_eval.answer import SCHEMA
+from robust_eval.config.checks import composed_as_run
 from robust_eval.config.config import Config
 from robust_eval.error import UserError
 from robust_eval.experiment.answer_source import SampledSource, answer_source
@@ -25,6 +26,7 @@ from robust_eval.experiment.run_record import (
     locked,
     record_result,
     record_start,
+    run_labels,
     run_name,
     write_verdicts,
 )
@@ -76,18 +78,19 @@ def run(
     mlruns = Path(config.paths.mlruns)
     tracking, engine = config.tracking, config.engine
     store = config.store if repeated is None else NoStore()
+    composed = composed_as_run(composed, config)
     settings = flat(OmegaConf.to_container(composed, resolve=True))
     watch = Stopwatch()
     silence_tqdm()
     with locked(folder, composed), heartbeat(lambda: f"{name}: still running"), ExitStack() as recorded:
 
-        def start() -> Run:
+        def start(labels: Mapping[str, object]) -> Run:
             with watch.stage("tracking"):
-                record = recorded.enter_context(tracking.run(run_name(settings, swept), mlruns))
-                record_start(settings, composed, folder, record)
+                record = recorded.enter_context(tracking.run(run_name(labels, swept), mlruns))
+                record_start(settings, labels, composed, folder, record)
             return record
 
-        deferred_run = DeferredRun(start)
+        deferred_run = DeferredRun(start, run_labels(settings))
         try:
             with store.open() as entries, engine.open():
                 result = _measure(config, name, settings, entries, folder, deferred_run, watch, make_schedule)
@@ -134,6 +137,8 @@ def _measure(
     models = Models(config, entries, watch, deferred_run.start)
     reply_grader, aggregator = models.with_judge()
     source, metrics = answer_source(config, models.measured, reply_grader)
+    if isinstance(source, SampledSource):
+        deferred_run.labels |= {"method": "+".join(metrics), "sampler": "+".join(source.samplers)}
     scoring = Scoring.of(metrics, source, seed, labels)
     aggregators = scoring.aggregators(aggregator)
     check_plan(loaded.questions, config.rewriter, models.writer, source, aggregators, bool(by_target), watch)

@@ -61,18 +61,20 @@ from robust_eval.tracking.run_folder import (
 class DeferredRun:
     """Deferred run: it starts with the first request, or the first cache hit.
 
-    Until then it has nothing in the tracker and nothing in its folder; later writes wait.
+    Until then it has nothing in the tracker and nothing in its folder; later writes wait. Its ``labels`` for searches
+    may change until then.
     """
 
-    def __init__(self, open_record: Callable[[], Run]) -> None:
+    def __init__(self, open_record: Callable[[Mapping[str, object]], Run], labels: Mapping[str, object]) -> None:
         self._open_record = open_record
+        self.labels = {**labels}
         self._record: Run | None = None
         self._waiting: list[Callable[[Run], object]] = []
 
     def start(self) -> None:
         """Start the run's record, unless it has started, and make the waiting writes."""
         if self._record is None:
-            self._record = self._open_record()
+            self._record = self._open_record(self.labels)
             for write in self._waiting:
                 write(self._record)
             self._waiting.clear()
@@ -127,13 +129,14 @@ COUNTED = (
 """Counts among the metrics of a tracked run, for searches."""
 
 
-def run_name(settings: Mapping[str, object], swept: str | None) -> str:
+def run_name(labels: Mapping[str, object], swept: str | None) -> str:
     """Return the name of a run in a tracker: the method, the model, the data set, and the swept settings."""
-    labels = run_labels(settings)
     return ", ".join(filter(None, (*(str(labels[name]) for name in ("method", "model", "dataset")), swept)))
 
 
-def record_start(settings: dict[str, Any], composed: DictConfig, folder: Path, record: Run) -> None:
+def record_start(
+    settings: Mapping[str, Any], labels: Mapping[str, object], composed: DictConfig, folder: Path, record: Run
+) -> None:
     """Record the start of a run: write configuration and environment into the folder and the tracker."""
     versions = environment()
     for name in (ERROR, SUMMARY, QUESTIONS):  # of an earlier attempt at the same run
@@ -141,7 +144,7 @@ def record_start(settings: dict[str, Any], composed: DictConfig, folder: Path, r
     (folder / CONFIG).write_text(repeatable(composed), encoding="utf-8")
     (folder / "environment.json").write_text(json.dumps(versions, indent=2) + "\n", encoding="utf-8")
     record.write_id(folder / TRACKED)
-    record.parameters(decided(settings) | run_labels(settings))
+    record.parameters({**decided(settings), **labels})
     record.tags(versions)
 
 

@@ -1,9 +1,10 @@
 """Compose and run an experiment in this process, and print what it found, as the command does."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import hydra
 import pytest
@@ -17,6 +18,7 @@ from robust_eval.config.schema import register
 from robust_eval.experiment.run import run
 from robust_eval.metric.score import Metric
 from robust_eval.report.terminal import print_summary
+from robust_eval.tracking.base import Run, Tracking
 from robust_eval.tracking.result import Result
 
 RUN_WITHOUT_FIGURES = """
@@ -85,6 +87,22 @@ def ask(url: str, folder: Path, *overrides: str) -> Result:
     """Run an experiment with a model behind a server in a new folder; runs in one place share a store."""
     folder.mkdir(parents=True)
     return run_experiment(folder, *served(url), f"paths.mlruns={folder.parent}", *overrides)
+
+
+def tracked_values(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Parameters of the runs that follow with tracking=none, and their name under ``name``."""
+    values: dict[str, Any] = {}
+
+    class Tracked(Run):
+        def parameters(self, values_of_run: Mapping[str, Any]) -> None:
+            values.update(values_of_run)
+
+    def run(_: Tracking, name: str, mlruns: Path) -> AbstractContextManager[Run]:
+        values["name"] = name
+        return nullcontext(Tracked())
+
+    monkeypatch.setattr(Tracking, "run", run)
+    return values
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from documented_server import SERVERS, DocumentedServer
-from experiments import ask, configuration
+from experiments import ask, configuration, tracked_values
 from scripted_server import ScriptedServer, scripted_server
 
 from robust_eval.cli import gate
@@ -47,8 +47,12 @@ def test_a_model_without_a_temperature_is_profiled_under_all_else_that_it_allows
     capsys: pytest.CaptureFixture[str],
     caplog: pytest.LogCaptureFixture,
 ):
+    tracked = tracked_values(monkeypatch)
     with scripted_server(OPUS) as server:
         result = profiled(server, tmp_path / "opus")
+        assert tracked["sampler"] == "perturbation+repetition+order+challenge+thinking"
+        assert tracked["method"].startswith("agreement+certainty+order+challenge+")
+        assert tracked["name"].startswith(tracked["method"])
         chosen = (
             "opus accepts no temperature: the profile uses rewording, repetition, order of choices, pushback, "
             "reasoning "

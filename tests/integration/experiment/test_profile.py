@@ -8,13 +8,15 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from experiments import Runs, configuration, run_experiment, runs_of_tiny_model
+from experiments import Runs, configuration, run_experiment, runs_of_tiny_model, tracked_values
 from tiny_model import KNOWN, save_tiny_model
 
 from robust_eval.answer import rows
+from robust_eval.config.overrides import composed_in
 from robust_eval.experiment.answer_source import UNANSWERABLE_STAGE
 from robust_eval.experiment.plan import stages_of
 from robust_eval.plot.figure_registry import registered
+from robust_eval.runs.finished_runs import read_run
 from robust_eval.tracking.result import Result
 
 METHODS = ("temperature_sweep", "perturbation", "repetition")
@@ -199,6 +201,25 @@ def test_without_one_of_the_three_there_is_no_profile_and_it_is_said(ask: Runs, 
     assert "profile" not in result.scores
     assert not (folder / "profile.parquet").exists()
     assert "no profile: metric=frs reads temperature_sweep, metric=agreement reads perturbation, " in caplog.text
+
+
+def test_options_that_a_profile_leaves_out_are_logged_and_no_record_has_them(
+    ask: Runs, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    tracked = tracked_values(monkeypatch)
+    with caplog.at_level("INFO", "robust_eval"):
+        result, folder = ask(*PROFILE)
+    assert (
+        "the profile leaves out sampler=challenge (it continues a conversation, but model tiny uses plain prompts), "
+        "metric=challenge (no sampler has answers for it)"
+    ) in caplog.messages
+    method = "frs+agreement+certainty+order+uncertainty+reliability+variance"
+    assert (tracked["method"], tracked["sampler"]) == (method, "temperature_sweep+perturbation+repetition+order")
+    assert tracked["name"].startswith(f"{method}, tiny, ")
+    for settings in (tracked, result.description, read_run(folder).settings):
+        assert not [name for name in settings if name.startswith(("sampler.challenge", "metric.challenge"))]
+    repeated, _ = composed_in(folder, [])
+    assert (repeated.sampler.keys(), repeated.left_out) == ({*METHODS, "order"}, {})
 
 
 def test_the_temperatures_may_be_enumerated(ask: Runs):

@@ -10,7 +10,7 @@ from hydra.core.override_parser.types import QuotedString
 from json_lines import cases
 from omegaconf import OmegaConf
 
-from robust_eval.config.checks import to_config
+from robust_eval.config.checks import composed_as_run, to_config
 from robust_eval.config.groups import CONF
 from robust_eval.config.overrides import (
     as_meant,
@@ -260,6 +260,14 @@ def test_a_configuration_with_a_model_that_rewrites_composes_to_the_same_from_it
     assert repeatable(again) == repeatable(first)
     assert to_config(again) == to_config(first)
     assert (to_config(again).rewriter.model is not None) == bool(more)
+
+
+def test_a_check_changes_nothing_and_a_run_records_the_chosen_options_alone():
+    preset = composed("experiment=smoke", "sampler=exact", "paths.mlruns=x")
+    before = repr(preset)
+    config = to_config(preset)
+    assert repr(preset) == before
+    assert set(preset.sampler) > set(composed_as_run(preset, config).sampler) == config.sampler.keys() == {"exact"}
 
 
 def test_runs_lie_in_the_folder_where_the_command_is_given_or_in_one_that_it_names(
