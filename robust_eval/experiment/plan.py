@@ -65,7 +65,7 @@ class Stage:
 
 def stages_of(config: Config) -> list[Stage]:
     """Return the plan of a run with this configuration, stage by stage; no request is sent."""
-    store = config.store if Path(getattr(config.store, "folder", ".")).exists() else NoStore()  # open() creates one
+    store = config.store if config.store.exists() else NoStore()  # open() creates one
     with store.open() as entries:
         models = Models(config, entries, Stopwatch())
         reply_grader, aggregator = models.with_judge(cached_only=True)

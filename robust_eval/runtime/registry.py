@@ -89,7 +89,7 @@ def _registered(group: str, name: str, part: Part) -> Part:
     bases = (
         each for each in part.__mro__ if each.__name__ == name_of_base and each.__module__.startswith("robust_eval.")
     )
-    base = next(bases, None)  # by its name: the rooms above are not imported here
+    base = next(bases, None)  # by its name: the layers above are not imported here
     if base is None:
         raise UserError(f"{option}: {_qualname(part)} must be a subclass of robust_eval.{name_of_base}")
     settings = {field.name for field in fields(part)}

@@ -15,6 +15,10 @@ class Store(Protocol):
     def open(self) -> AbstractContextManager["Entries"]:
         """Open the store's entries for reading and writing; UserError if that fails."""
 
+    def exists(self) -> bool:
+        """Return True if the store has entries to open; False before its first use, which creates it."""
+        return True
+
     def again(self) -> str:
         """Return in words how a stopped run is resumed from this store."""
         return "repeat the command to resume from the answers in the store"

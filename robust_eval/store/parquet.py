@@ -33,6 +33,9 @@ class ParquetStore(Store):
     folder: str
     """Folder of the store; may be on a network disk."""
 
+    def exists(self) -> bool:
+        return Path(self.folder).exists()
+
     @contextmanager
     def open(self) -> Iterator[Entries]:
         """Create the folder of Parquet files, if it is missing, and return its entries."""

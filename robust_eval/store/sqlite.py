@@ -210,6 +210,9 @@ class SqliteStore(Store):
         if self.max_size_mb < 1:
             raise ValueError(f"max_size_mb must be at least 1, not {self.max_size_mb}")
 
+    def exists(self) -> bool:
+        return Path(self.folder).exists()
+
     @contextmanager
     def open(self) -> Iterator[Entries]:
         """Open the SQLite file, created or repaired if necessary; close it at the end."""
