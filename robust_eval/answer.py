@@ -241,10 +241,13 @@ _METADATA_KEY = b"robust_eval.asked"
 
 
 class SamplingMetadata(NamedTuple):
-    """Metadata of an answer table's file: whether replies ended with their first line; early stopping by sampler."""
+    """Metadata of an answer table's file: whether replies ended with their first line; early stopping, and axis and
+    estimator of the conditions, by sampler.
+    """
 
     first_lines: bool
     early_stopping: Mapping[str, EarlyStopping]
+    conditions: Mapping[str, tuple[str, str]] = {}
 
 
 def with_sampling_metadata(table: pa.Table, metadata: SamplingMetadata) -> pa.Table:
@@ -262,9 +265,9 @@ def read_sampling_metadata(path: Path) -> SamplingMetadata | None:
         return None
     if metadata is None:
         return None
-    first_lines, early_stopping = json.loads(metadata)
+    first_lines, early_stopping, *conditions = json.loads(metadata)
     return SamplingMetadata(
-        first_lines, {name: EarlyStopping(tuple(grid), at) for name, (grid, at) in early_stopping.items()}
+        first_lines, {name: EarlyStopping(tuple(grid), at) for name, (grid, at) in early_stopping.items()}, *conditions
     )
 
 

@@ -123,7 +123,8 @@ class SamplingLoop:
 
     def __post_init__(self) -> None:
         self._blocks: list[RunState] = []
-        self._metadata = SamplingMetadata(self.reply_grader.first_line, self.source.early_stopping)
+        conditions = {name: (each.axis, each.estimator) for name, each in self.source.conditions().items()}
+        self._metadata = SamplingMetadata(self.reply_grader.first_line, self.source.early_stopping, conditions)
 
     def run(
         self, schedule: QuestionScheduler, score: Callable[[RunState], dict[str, Score]]

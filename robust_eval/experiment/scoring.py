@@ -210,10 +210,15 @@ class LabelledRun(NamedTuple):
         names = [name for name in column.unique().to_pylist() if name != GREEDY]
         return {name: self.graded.filter(pc.equal(column, name)) for name in (GREEDY, *names)}
 
+    def conditions(self) -> dict[str, RecordedConditions]:
+        """Return the conditions of the labelled run's answers of each sampler, but those at temperature 0."""
+        metadata, tables = read_sampling_metadata(self.folder / ANSWERS), self.by_sampler()
+        recorded = metadata.conditions if metadata else {}
+        return {name: RecordedConditions(name, tables[name], recorded.get(name)) for name in tables if name != GREEDY}
+
     def corrected(self, labels: pa.Table) -> Score | None:
         """Return the labelled run's metrics that labels correct; see :meth:`Scoring.corrected`."""
-        metrics, graded = self._metrics(), self.by_sampler()
-        conditions = {name: RecordedConditions(name, table) for name, table in graded.items() if name != GREEDY}
+        metrics, graded, conditions = self._metrics(), self.by_sampler(), self.conditions()
         metadata = read_sampling_metadata(self.folder / ANSWERS)
         sampler_of = choose_available_samplers(metrics, conditions)
         scoring = Scoring(

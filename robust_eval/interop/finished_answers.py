@@ -131,7 +131,7 @@ class FinishedAnswers:
     @property
     def enumerated(self) -> bool:
         """True if the answers of the run are weighted by their probabilities."""
-        return any(abs(row["weight"] * len(each.rows) - 1) > 1e-6 for each in self.conditions for row in each.rows)
+        return any(each.estimator == "exact" for each in self.labelled.conditions().values())
 
 
 def right_answers(question: Question) -> list[str]:

@@ -73,7 +73,9 @@ class RecordedAnswers:
 
     def conditions(self) -> dict[str, "RecordedConditions"]:
         """Return the conditions of the recorded answers of each sampler in the file."""
-        return {name: RecordedConditions(name, answers) for name, answers in self._by_sampler().items()}
+        recorded = {} if self.metadata is None else self.metadata.conditions
+        by_sampler = self._by_sampler()
+        return {name: RecordedConditions(name, answers, recorded.get(name)) for name, answers in by_sampler.items()}
 
     def check(self, metric: str, top_logprobs: int) -> None:
         """Raise UserError if a metric needs ``top_logprobs`` of each recorded greedy token, and the file has none."""
@@ -209,23 +211,26 @@ _FORMS = (read_arrangement, read_pushback, read_reasoning)
 
 
 class RecordedConditions:
-    """Conditions of a sampler's recorded answers, from the answers and the sampler's name."""
+    """Conditions of a sampler's recorded answers: axis and estimator as ``recorded`` by the run, else from the answers
+    and the sampler's name.
+    """
 
-    def __init__(self, name: str, answers: pa.Table) -> None:
+    def __init__(self, name: str, answers: pa.Table, recorded: Sequence[str] | None = None) -> None:
         self.temperatures = temperatures_of(answers)
         weight = answers["weight"].to_numpy()
         same = groups(answers["question_id"], answers["rewrite"], answers["temperature"])
         first = np.unique(same, return_index=True)[1][same]
-        enumerated = not np.allclose(weight, weight[first], rtol=1e-6, atol=0)  # drawn answers have equal weights
+        drawn = np.allclose(weight, weight[first], rtol=1e-6, atol=0)
+        self.estimator = recorded[1] if recorded else "trials" if drawn else "exact"
         max_answers = float(np.bincount(groups(answers["question_id"], answers["temperature"])).max())
-        self.repetitions = math.inf if enumerated else max_answers
-        self.estimator = "exact" if enumerated else "trials"
+        self.repetitions = math.inf if self.estimator == "exact" else max_answers
         rewritten = answers.filter((pc.field("rewrite") > 0) & pc.is_null(pc.field("form"))).num_rows
         axis_of_file = "rewrite" if rewritten else "temperature" if len(self.temperatures) > 1 else "trial"
         forms = answers["form"].unique().to_pylist()
         self.arranges_choices, has_turns, has_reasoning = (any(map(read, forms)) for read in _FORMS)
         arranged = ORDER if self.arranges_choices and not rewritten else None
-        self.axis = TURN if has_turns else REASONING if has_reasoning else arranged or _AXES.get(name, axis_of_file)
+        axis = TURN if has_turns else REASONING if has_reasoning else arranged or _AXES.get(name, axis_of_file)
+        self.axis = recorded[0] if recorded else axis
 
 
 _AXES = {"temperature_sweep": "temperature", "exact": "temperature", "perturbation": "rewrite", "repetition": "trial"}
