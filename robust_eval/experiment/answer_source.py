@@ -129,9 +129,13 @@ class SampledSource:
         """Return the conditions of each sampler of the source: the sampler itself."""
         return self.samplers
 
-    def usable_questions(self, questions: Sequence[Question]) -> list[Question]:
-        """Return all questions: the source can use each. Raises UserError for one that is an exemplar of the prompt."""
+    def check_questions(self, questions: Sequence[Question]) -> None:
+        """Raise UserError for a question, or a rewrite, that is an exemplar of the prompt of the source."""
         refuse_exemplars(questions, self._first.prompts)
+
+    def usable_questions(self, questions: Sequence[Question]) -> list[Question]:
+        """Return all questions, once they are checked: the source can use each."""
+        self.check_questions(questions)
         return list(questions)
 
     def candidates(self, questions: Sequence[Question]) -> list[Question]:

@@ -95,10 +95,9 @@ def check_plan(
     Raises UserError for a question that is an exemplar of the prompt, for requests beyond a server's capabilities, and
     for recorded answers to unknown questions.
     """
+    source.check_questions(questions)
     if not isinstance(source, SampledSource):
-        source.check_questions(questions)
         return
-    source.usable_questions(questions)
     judge = source.reply_grader.grader.judge
     if writer.config.remote or source.model.config.remote or (judge is not None and judge.config.remote):
         with watch.stage("planning"):
