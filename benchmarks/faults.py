@@ -120,7 +120,7 @@ def ask(
     """Seconds, answers, and what the model says of itself."""
     with NoStore().open() as entries:
         model = StoredModel(settings(url, options), Local(), entries, Stopwatch())
-        model._model()._model._capabilities = can  # type: ignore[attr-defined]
+        model._model()._capabilities = can  # type: ignore[attr-defined]
         start = time.perf_counter()
         table = model.answers(asked, "answers").table
         return time.perf_counter() - start, table, model.description()

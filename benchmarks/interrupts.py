@@ -117,7 +117,7 @@ def _asked(url: str, store: Store, requests: Sequence[Request]) -> pa.Table:
     settings = OpenAI(name="m", model="m", base_url=url, api_key_env=None, max_concurrency=4)
     with store.open() as entries:
         model = StoredModel(settings, Local(), entries, Stopwatch())
-        model._model()._model._capabilities = TWO  # type: ignore[attr-defined]
+        model._model()._capabilities = TWO  # type: ignore[attr-defined]
         return model.answers(requests, "answers").table
 
 

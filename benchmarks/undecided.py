@@ -75,7 +75,7 @@ def asked(url: str, requests: Sequence[Request], choices: int, less: bool) -> tu
     with tempfile.TemporaryDirectory() as folder, SqliteStore(folder).open() as entries:
         model = StoredModel(settings, Local(), entries, Stopwatch())
         model.check(requests)
-        server = model._model()._model  # type: ignore[attr-defined]
+        server = model._model()  # type: ignore[attr-defined]
         server._capabilities = replace(server._capabilities, choices=choices)
         start = time.perf_counter()
         if less:

@@ -266,8 +266,8 @@ def test_the_log_counts_what_was_kept_and_dropped_and_who_lacks_rewrites(caplog:
         (
             "INFO",
             (
-                "rewrites: 4 of 10 kept (dropped: 1 the same as the question, 2 repeated, 1 no question, 1 truncated, "
-                "1 beyond the requested number); the meaning of 1 of these may have drifted"
+                "rewrites: 4 of 10 kept (dropped: 1 the same as the question, 2 repeated, 1 not a question, "
+                "1 truncated, 1 beyond the requested number); the meaning of 1 of these may have drifted"
             ),
         ),
         ("WARNING", "1 of 2 questions have fewer than 3 rewrites"),

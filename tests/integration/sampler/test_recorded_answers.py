@@ -307,7 +307,7 @@ def test_questions_go_on_that_every_sampler_asked(tmp_path: Path, caplog: pytest
     assert [question.id for question in sampler.select(asked, SCHEMA.empty_table())] == ["b"]
     assert "2 questions that lack answers from at least one sampler are left out" in caplog.text
     apart = RecordedAnswers(str(write(tmp_path / "b.jsonl", rows[0], rows[3])))
-    with pytest.raises(NothingKeptError, match=r"none of the questions has .* answers of every sampler in"):
+    with pytest.raises(NothingKeptError, match=r"none of the questions has .* answers from every sampler in"):
         apart.select(asked, SCHEMA.empty_table())
 
 
@@ -477,7 +477,7 @@ def test_a_run_that_is_refused_leaves_nothing(ask: Ask, tmp_path: Path):
     file = write(tmp_path / "a.jsonl", ROW, ROW, ROW | {"question_id": "nowhere"})
     overrides = ["sampler=recorded", f"sampler.recorded.file={file}", "model.name=x", "metric=certainty"]
     (tmp_path / "run").mkdir()
-    with pytest.raises(UserError, match="'nowhere' is not a question"):
+    with pytest.raises(UserError, match="'nowhere' is not the id of a question"):
         run_experiment(tmp_path / "run", *overrides, "tracking=none", f"paths.mlruns={tmp_path}", "store=none")
     assert not (tmp_path / "run").exists()
 

@@ -147,7 +147,7 @@ def test_a_table_without_verdicts_is_refused_with_what_is_missing(tmp_path: Path
 def test_a_log_is_gated_by_a_log_of_one_model_and_task(tmp_path: Path):
     one = documents(tmp_path / "one", lambda number: ["no"])
     with pytest.raises(
-        UserError, match=r"a log can be compared only with another log, but mlruns/runs/today is not the file"
+        UserError, match=r"a log can be compared only with another log, but mlruns/runs/today is neither a log nor"
     ):
         logs_as_runs(str(one), "mlruns/runs/today")
     (tmp_path / "one" / "samples_words_2026-01-01T00-00-00.000000.jsonl").write_text(one.read_text())
