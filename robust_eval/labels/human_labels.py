@@ -1,4 +1,4 @@
-"""Human labels beside the verdicts of a grader, answer by answer, and the agreement of graders and labellers."""
+"""Human labels and a grader's verdicts on the same answers, and the agreement of graders and labellers."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from transformers import TokenizersBackend
 
 from robust_eval.model.base import Matcher, NextTokens
 from robust_eval.model.token_texts import Ids, Mask, TokenTexts, token_texts
@@ -193,7 +192,6 @@ class AnswerTexts:
 
     def __init__(self, model: Any, tokenizer: Any, prompt_style: str, stop: Sequence[str]) -> None:
         self._tokenizer = tokenizer
-        self._decode = _decoder(tokenizer)
         self._chat = prompt_style == "chat"
         self._stop = stop
         self.vocabularies = {first_line: self._vocabulary(model, first_line) for first_line in (True, False)}
@@ -265,17 +263,7 @@ class AnswerTexts:
         return text.split("\n", 1)[0].strip()
 
     def _until_stop(self, ids: Sequence[int]) -> str:
-        text = self._decode(list(ids), skip_special_tokens=True)
+        text: str = self._tokenizer.decode(list(ids), skip_special_tokens=True)
         for stop in self._stop:
             text = text.split(stop, 1)[0]
         return text
-
-
-def _decoder(tokenizer: Any) -> Callable[..., str]:
-    """Return the decoder of a tokenizer: without the conversions of transformers, which take as long as the decoding,
-    unless the tokenizer adds steps of its own.
-    """
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    adds_steps = type(tokenizer)._decode is not TokenizersBackend._decode or tokenizer.clean_up_tokenization_spaces
-    decoder: Callable[..., str] = tokenizer.decode if backend is None or adds_steps else backend.decode
-    return decoder
