@@ -57,7 +57,7 @@ _FOREIGN_LETTERS = re.compile(rf"(?P<unsegmented>[{UNSEGMENTED}])|(?![a-z])[^\W\
 _BINDING = r"[+#^/×*·'’.-]"
 _SPOKEN = {sign: (*words, *(["cent"] if sign == "%" else [])) for sign, words in SIGNS.items()}
 _BRACKETS = str.maketrans("]}", "))")
-_INTEGER = re.compile(r"-?(\d{1,28})(?:st|nd|rd|th)?")
+_INTEGER = re.compile(r"(?:-|[a-z]*)(\d{1,28})[a-z]*")
 _SIGNS_AT_END = r"([ -/:-@[-^`{-~]{0,2})"  # few: outcomes are kept for each sequence
 _ENDING_IN_WORD = re.compile(rf"([a-z ]*?)([a-z]{{3,}}){_SIGNS_AT_END}")
 _ENDING_IN_NUMBER = re.compile(rf"[a-z]{{3}} ([1-9]\d{{0,5}}|{'|'.join(NUMBERS)}){_SIGNS_AT_END}")
@@ -77,7 +77,8 @@ class AnswerMatcher:
         accepted = with_spellings(accepted) if lenient else accepted
         self._accepted = accepted
         self._accents = accents
-        self._verdicts: dict[str, tuple[bool, bool]] = {}  # by state of a reply
+        self._stays: dict[str, bool] = {}
+        """Whether right replies are certain to stay so, by their canonical form."""
         self._plain = [form for form in accepted if not _DELICATE.search(form)]
         self._delicate = len(self._plain) < len(accepted)
         self._ascii = all(form.isascii() for form in accepted)
@@ -126,8 +127,10 @@ class AnswerMatcher:
         for token in self._decisive(prefix, text, texts):
             key = texts.keys[token]
             if not (key.isascii() and texts.raw[token].isascii()):  # it may change the previous character
-                right[token], stays = self._judged(prefix + texts.raw[token].split(b"\n", 1)[0])
-                decided[token] = stays and not texts.incomplete[token]
+                reply = prefix + texts.raw[token].split(b"\n", 1)[0]
+                if not self._ascii or self._possible(unified(reply.decode("utf-8", "replace"))):
+                    right[token], stays = self._judged(reply)
+                    decided[token] = stays and not texts.incomplete[token]
                 continue
             if stand_in and stand_in.serves(key):
                 if key not in shared:
@@ -155,8 +158,8 @@ class AnswerMatcher:
         return _StandIn.of_word(ending[3])
 
     def _possible(self, text: str) -> bool:
-        """Return True if a word of the reply may be the last of an accepted answer; else the reply cannot be right."""
-        if not (text.isascii() and self._needed.isdisjoint(_ALPHANUMERIC.findall(text))):
+        """Return True if a word of a unified reply may be the last of an answer; else it cannot be right."""
+        if not self._needed.isdisjoint(_ALPHANUMERIC.findall(text)):
             return True
         letters = _ALPHANUMERIC_RUNS.sub("", text)  # signs and spaces within words are optional
         if any(word in letters for word in (*self._needed, *self._compounds)):
@@ -172,17 +175,15 @@ class AnswerMatcher:
 
     def _judged(self, reply: bytes) -> tuple[bool, bool]:
         """Return True if a reply is right, and True if every continuation is."""
+        if not self.right(reply.decode("utf-8", "replace")):
+            return False, False
         text = unified(self._states.of_reply(reply), self._accents).translate(_BRACKETS)
         state = _LONG_RUN.sub(r"\1\1\1", text)
         if self._ascii and not state.isascii():
             state = _FOREIGN_LETTERS.sub(_foreign_stand_in, state)
-        if state in self._verdicts:
-            return self._verdicts[state]
-        right = self.right(state)
-        verdict = right, right and self._stays_right(state)
-        if self._ascii:  # with foreign letters, each reply has a state of its own
-            self._verdicts[state] = verdict
-        return verdict
+        if state not in self._stays:
+            self._stays[state] = self._stays_right(state)
+        return True, self._stays[state]
 
     def _stays_right(self, reply: str) -> bool:
         """Return True if the reply is certain to stay right."""
