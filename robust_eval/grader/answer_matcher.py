@@ -13,6 +13,7 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -52,6 +53,7 @@ _LETTERS = re.compile(r"(?:^|[^\w.])(?:[^\W\d_](?:\.\s?|\s))*([^\W\d_])?$")  # "
 _DOCTOR = re.compile(r"(?<![^\W_])ph(?:\.\s?)?$")  # "Ph" or "Ph.", before the "D" or ".D" of an initial
 _UNSEGMENTED_END = re.compile(f"[{UNSEGMENTED}\uac00-\ud7a3]\\Z")
 _ARTICLE = re.compile(r"(?<![^\W_])(?:a|an|the)(?![^\W_])")
+_NO_DIGITS = re.compile(r"\D+")
 _NO_LETTERS = "".join(map(chr, range(48))) + ":;<=>?@[\\]^_`{|}~–—‐’‘“”…"
 _FOREIGN_LETTERS = re.compile(rf"(?P<unsegmented>[{UNSEGMENTED}])|(?![a-z])[^\W\d_]")
 _BINDING = r"[+#^/×*·'’.-]"
@@ -88,12 +90,15 @@ class AnswerMatcher:
         spoken |= {name for name, month in MONTH_NAMES.items() if month in ends and name not in MONTHS}
         spoken |= {word for word, value in (*ROMAN.items(), ("i", 1)) if str(value) in ends}
         self._last_words = ends | spoken | ({"sharp"} if "#" in self._signs else set())
-        # the longest run of letters and digits of each last word, and numbers also in words: a right reply has one
+        # a right reply has the longest run of letters and digits of a last word, a number in words, or a compound
         self._needed = {max(_ALPHANUMERIC.findall(unified(word)), key=len, default="") for word in self._last_words}
         self._needed |= {word for word, value in NUMBERS.items() if str(value) in self._needed}
+        self._needed.update(self._compounds)
         self._last_letters = "".join(sorted({letter for word in self._last_words for letter in unified(word)[-1:]}))
         numbers = [word for word in self._last_words if any(map(str.isdigit, word))]
-        self._numbers = [parts for word in numbers for parts in _parts_of_number(word)]
+        parts = {part for word in numbers for part in _parts_of_number(word)}
+        self._digits = [part for part in parts if part.isdigit()]
+        self._number_words = [part for part in parts if not part.isdigit()]
 
     @cached_property  # most runs use only the identity of a matcher
     def _states(self) -> PrefixStates:
@@ -102,6 +107,10 @@ class AnswerMatcher:
     def state(self, prefix: bytes) -> bytes:
         """Return the canonical prefix after which each token has the same outcome as after ``prefix``."""
         return self._states.of(prefix)
+
+    def next_state(self, state: bytes, token: bytes) -> bytes | None:
+        """Return the canonical prefix after one more token if it follows from that before; else None."""
+        return self._states.next(state, token)
 
     def right(self, reply: str) -> bool:
         """Return True if the matcher finds an accepted answer in the first line of a reply."""
@@ -159,14 +168,15 @@ class AnswerMatcher:
 
     def _possible(self, text: str) -> bool:
         """Return True if a word of a unified reply may be the last of an answer; else it cannot be right."""
-        if not self._needed.isdisjoint(_ALPHANUMERIC.findall(text)):
-            return True
         letters = _ALPHANUMERIC_RUNS.sub("", text)  # signs and spaces within words are optional
-        if any(word in letters for word in (*self._needed, *self._compounds)):
-            return True
-        if self._numbers:
-            digits = "".join(filter(str.isdigit, letters))
-            if any(part in digits if part.isdigit() else part in letters for part in self._numbers) or "^" in text:
+        for word in self._needed:
+            if word in letters:
+                return True
+        if self._digits or self._number_words:
+            digits = _NO_DIGITS.sub("", letters)
+            if "^" in text or any(map(digits.__contains__, self._digits)):
+                return True
+            if any(map(letters.__contains__, self._number_words)):
                 return True
         if not (self._compounds and _ARTICLE.search(text)):
             return False
@@ -315,7 +325,6 @@ class _Lexicon:
         self.shared_verdicts: dict[_StandIn, dict[str, tuple[bool, bool]]] = defaultdict(dict)
         """Outcomes of tokens, right and certain to stay right, by prefix and key."""
         # per instance: there may be a vocabulary for each position of an answer, which the cache must not outlive
-        self.numbers_with = lru_cache(maxsize=1 << 14)(self._numbers_with)
         self.abbreviations = lru_cache(maxsize=1 << 14)(self._abbreviations)
         self.proper_prefixes = lru_cache(maxsize=1 << 14)(self._proper_prefixes)
         self.containing = lru_cache(maxsize=1 << 10)(self._containing)
@@ -393,15 +402,22 @@ class _Lexicon:
         words = rf"(?:{_WORDS_OF_A_NUMBER})(?![^\W\d_])"
         return _ids(self._texts.matching(re.compile(rf"[^\w]*(?:(?:[ex][+-]?)?\d|{words})")))
 
-    def _numbers_with(self, word: str) -> list[int]:
+    def numbers_with(self, word: str) -> Iterable[int]:
         """Return the tokens of :attr:`number_ids` that normalise to a word, alone or after one ("x-4", "x.4")."""
-        return [token for token, form in self._number_forms if has_words(form, word)]
+        if word.isascii():
+            return self._numbers_by_word.get(word, ())
+        found = (tokens for form, tokens in self._numbers_by_word.items() if has_words(form, word))
+        return chain.from_iterable(found)
 
     @cached_property
-    def _number_forms(self) -> list[tuple[int, str]]:
-        """Tokens of :attr:`number_ids` with their normalised forms, alone and after a letter."""
-        keys = self._texts.keys
-        return [(token, normalize(start + keys[token])) for token in self.number_ids for start in ("", 2 * _LETTER)]
+    def _numbers_by_word(self) -> dict[str, list[int]]:
+        """Tokens of :attr:`number_ids` by the words of their normalised forms, alone and after a letter."""
+        by_word: dict[str, list[int]] = defaultdict(list)
+        for token in self.number_ids:
+            for start in ("", 2 * _LETTER):
+                for word in normalize(start + self._texts.keys[token]).split():
+                    by_word[word].append(token)
+        return {**by_word}
 
     @cached_property
     def wordless_ids(self) -> list[int]:

@@ -125,6 +125,20 @@ class PrefixStates:
             text = self._with_masked_end(self._without_separators(text))
         return _encoded(text)
 
+    def next(self, state: bytes, token: bytes) -> bytes | None:
+        """Return the canonical prefix after one more token if it is plain: a word in no answer and no rule behind other
+        words, or more letters of such a word.
+        """
+        word = token.removeprefix(b" ")
+        clear = self._placeholder and self._masks_last_word and state in (self._other_words, self._in_other_word)
+        if not (clear and word.isalpha()):
+            return None
+        if state == self._in_other_word and len(word) == len(token):
+            return state
+        lower = word.decode().lower()
+        is_other = len(lower) > 2 and lower not in self._answers and f"\n{lower}" not in _ALL_RULES
+        return self._in_other_word if is_other else None
+
     def of_reply(self, reply: bytes) -> str:
         """Return the canonical prefix for a whole reply: it is right, and stays right, where ``reply`` does."""
         text = _decoded(reply)
@@ -325,16 +339,29 @@ class PrefixStates:
         return re.compile(rf"{self._placeholder}(?:[ ,.;!)]+(?:{words}))+(?=[ ,.;!)])")
 
     @cached_property
+    def _other_words(self) -> bytes:
+        """Canonical prefix after words in no answer."""
+        return _encoded(f"{self._placeholder} ")
+
+    @cached_property
+    def _in_other_word(self) -> bytes:
+        """Canonical prefix within or behind a word in no answer, before a boundary."""
+        return _encoded(f"{self._placeholder} {self._placeholder}")
+
+    @cached_property
     def _placeholder(self) -> str:
         """Placeholder of words: three letters, the first two in no answer and no rule; empty if there is none."""
         pairs = (first + second for first, second in product("zqxjvkw", repeat=2))
-        excluded = f"{self._answers}{_lines(*_RULES, *_NUMBER_RULES)}"
+        excluded = f"{self._answers}{_ALL_RULES}"
         return next((f"{pair}{pair[0]}" for pair in pairs if pair not in excluded), "")
 
 
 def _lines(*words: str) -> str:
     """Return words of answers or rules on a line each, between line breaks."""
     return "\n".join(("", *words, ""))
+
+
+_ALL_RULES = _lines(*_RULES, *_NUMBER_RULES)
 
 
 def _decoded(text: bytes) -> str:

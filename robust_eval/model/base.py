@@ -77,6 +77,9 @@ class Matcher(Protocol):
     def state(self, prefix: bytes) -> bytes:
         """Return the canonical prefix after which each token has the same outcome as after ``prefix``."""
 
+    def next_state(self, state: bytes, token: bytes) -> bytes | None:
+        """Return :meth:`state` of a prefix with one more token if that follows from its ``state`` before; else None."""
+
     def next_tokens(self, prefix: bytes, texts: TokenTexts) -> NextTokens:
         """Return the outcome of each token after ``prefix``, which has no line break."""
 

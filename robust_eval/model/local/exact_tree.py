@@ -318,14 +318,17 @@ class _Trees:
     def _descend(self, sets: Sequence[NextTokenSets], places: Ids, probability: Floats, steps: Floats) -> None:
         """Make the kept longer prefixes the current level; see :class:`_Children`."""
         rows, tokens = np.divmod(places, self._size)
-        before, raw = self._level, self._vocabulary.texts.raw
+        before = self._level
         open_, begun = (_held(TokenSets.of_rows(sets, name), places, self._size) for name in ("open", "begun"))
         weight = before.weight[rows] * np.exp(steps) / probability[:, None]
         self._level = TreeLevel(
             tree=before.tree[rows],
             parents=rows,
             tokens=np.concatenate([before.tokens[rows], tokens[:, None]], axis=1),
-            texts=[before.texts[row] + raw[token] for row, token in zip(rows.tolist(), tokens.tolist(), strict=True)],
+            texts=[
+                self._classifiers[tree].extended(before.texts[row], token)
+                for tree, row, token in zip(before.tree[rows].tolist(), rows.tolist(), tokens.tolist(), strict=True)
+            ],
             paths=np.concatenate([before.paths[rows], steps[:, None]], axis=1),
             weight=weight,
             value=np.where(open_[:, None], -OPEN_IS_RIGHT * weight, 0.0),  # its parent has counted it as right so often

@@ -142,9 +142,12 @@ class _PrefixTracker:
     def descend(self, parents: Ids, tokens: Ids) -> None:
         """Descend to the next level of the sampled tree: ``tokens`` (m,) after ``parents`` (m,) of this one."""
         if self._reads:
-            raw = self._vocabulary.texts.raw
-            self._texts = [self._texts[parent] + raw[token] for parent, token in self._pairs(parents, tokens)]
+            self._texts = [self._extended(parent, token) for parent, token in self._pairs(parents, tokens)]
             self._question = self._question[parents]
+
+    def _extended(self, prefix: int, token: int) -> bytes:
+        text, classifier = self._texts[prefix], self._classifiers[self._question[prefix]]
+        return text + self._vocabulary.texts.raw[token] if classifier is None else classifier.extended(text, token)
 
     def _pairs(self, prefixes: Ids, tokens: Ids) -> Iterable[tuple[int, int]]:
         """Return prefixes of sampled answers with their next tokens; none if no text is tracked."""

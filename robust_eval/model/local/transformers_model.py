@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import asdict, replace
-from functools import cache, cached_property, partial
+from functools import cached_property
 from itertools import chain, cycle, islice
 from typing import Any
 
@@ -328,13 +328,15 @@ class TransformersModel(LanguageModel):
         return bool(self._packs)
 
     def _sampled_completions(self, request: Request, paths: TokenPaths, prompt_tokens: int) -> list[Completion]:
-        read = cache(partial(self.texts.read, first_line=request.first_line))
         completions = []
         columns = paths.temperatures, paths.trials, paths.lengths, paths.tokens
         numbers = [column.tolist() for column in (*columns, paths.token_logprobs, paths.sampling_logprobs)]
+        answers = [tuple(tokens[:length]) for length, tokens in zip(*numbers[2:4], strict=True)]
+        distinct = [*dict.fromkeys(answers)]
+        read = dict(zip(distinct, self.texts.read(distinct, request.first_line), strict=True))
+        top = paths.top_logprobs
         for row, (temperature, trial, length, tokens, at_one, sampled) in enumerate(zip(*numbers, strict=True)):
-            text, answer_tokens = read(tuple(tokens[:length]))
-            top = paths.top_logprobs
+            text, answer_tokens = read[answers[row]]
             completions.append(
                 Completion(
                     temperature=temperature,
@@ -355,12 +357,16 @@ class TransformersModel(LanguageModel):
         temperatures = enumerated.curve.temperatures.tolist()
         columns = [temperatures.index(temperature) for temperature in (1.0, *request.temperatures)]
         completions = []
-        of_answers = np.array([answers.weight for answers in enumerated.answers])[:, columns[1:]]
-        for trial in np.flatnonzero(of_answers.any(axis=1)).tolist():
-            answers, weights = enumerated.answers[trial], of_answers[trial].tolist()
-            text, answer_tokens = self.texts.read(answers.tokens, request.first_line)
+        weights = np.array([answers.weight for answers in enumerated.answers])[:, columns[1:]]
+        trials = np.flatnonzero(weights.any(axis=1)).tolist()
+        read = self.texts.read([enumerated.answers[trial].tokens for trial in trials], request.first_line)
+        for trial, (text, answer_tokens) in zip(trials, read, strict=True):
+            answers = enumerated.answers[trial]
+            tokens = list(answers.tokens)
             at_one, *logprobs = answers.logprobs[:, columns].T.tolist()
-            for temperature, weight, sampled in zip(request.temperatures, weights, logprobs, strict=True):
+            for temperature, weight, sampled in zip(
+                request.temperatures, weights[trial].tolist(), logprobs, strict=True
+            ):
                 if weight > 0:
                     completions.append(
                         Completion(
@@ -368,7 +374,7 @@ class TransformersModel(LanguageModel):
                             trial=trial,
                             text=text,
                             weight=weight,
-                            token_ids=list(answers.tokens),
+                            token_ids=tokens,
                             token_logprobs=at_one,
                             sampling_logprobs=sampled,
                             top_logprobs=None,

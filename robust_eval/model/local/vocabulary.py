@@ -113,9 +113,10 @@ class TokenSets:
     @classmethod
     def of_rows(cls, rows: Sequence[NextTokenSets], *names: str) -> "TokenSets":
         """Return the named sets of each row, one row after the other; rows of one state share their sets."""
-        states = {id(row): row for row in rows}
-        place = {state: index for index, state in enumerate(states)}
-        states_of_rows = np.array([place[id(row)] for row in rows], dtype=np.intp)
+        identities = [*map(id, rows)]
+        states = dict(zip(identities, rows, strict=True))
+        place = dict(zip(states, range(len(states)), strict=True))
+        states_of_rows = np.fromiter(map(place.__getitem__, identities), dtype=np.intp, count=len(rows))
         sets = cls.of([getattr(state, name) for state in states.values() for name in names])
         return sets.take((len(names) * states_of_rows[:, None] + np.arange(len(names))).ravel())
 
@@ -147,15 +148,33 @@ class NextTokenClassifier:
         self._vocabulary = vocabulary
         self._outcomes: dict[bytes, NextTokens] = {}
         self._sets: dict[tuple[bytes, bool, bool], NextTokenSets] = {}
+        self._states: dict[bytes, bytes] = {}
 
     def classify(self, text: bytes, last: bool) -> NextTokenSets:
         """Classify the next tokens after ``text``; ``last``: only one token follows."""
-        answer = text.lstrip() if self._vocabulary.first_line else text
-        state = answer if self._vocabulary.stop else self._matcher.state(answer)
+        state = self._state(text)
         key = (text if self._vocabulary.stop else state, not text.strip(), last)
         if key not in self._sets:
             self._sets[key] = self._classified(text, state, last)
         return self._sets[key]
+
+    def extended(self, text: bytes, token: int) -> bytes:
+        """Return ``text`` with one more token; the longer text is not read anew if its state follows from the token."""
+        raw = self._vocabulary.texts.raw[token]
+        longer = text + raw
+        if longer not in self._states and not self._vocabulary.stop:
+            if self._vocabulary.first_line and not text.strip():
+                raw = raw.lstrip()
+            state = self._matcher.next_state(self._state(text), raw)
+            if state is not None:
+                self._states[longer] = state
+        return longer
+
+    def _state(self, text: bytes) -> bytes:
+        if text not in self._states:
+            answer = text.lstrip() if self._vocabulary.first_line else text
+            self._states[text] = answer if self._vocabulary.stop else self._matcher.state(answer)
+        return self._states[text]
 
     def _classified(self, text: bytes, state: bytes, last: bool) -> NextTokenSets:
         matcher, vocabulary = self._matcher, self._vocabulary
@@ -168,16 +187,17 @@ class NextTokenClassifier:
             whole = vocabulary.answer(text + vocabulary.texts.raw[token])
             right[token] = matcher.right(whole.decode("utf-8", "replace"))
             decided[token] = False
+        rightly = np.flatnonzero(right)
         none = np.empty(0, dtype=np.intp)
         if last:
-            return NextTokenSets(np.flatnonzero(right), none, none, none, np.flatnonzero(decided))
+            return NextTokenSets(rightly, none, none, none, np.flatnonzero(decided))
         ends = vocabulary.ending(text)
         final = decided.copy()
         final[ends] = True
         return NextTokenSets(
-            right=np.flatnonzero(right & final),
+            right=rightly[final[rightly]],
             wrong=ends[~right[ends]],
-            open=np.flatnonzero(right & ~final),
+            open=rightly[~final[rightly]],
             begun=begun[~final[begun] & ~right[begun]],
             decided=np.flatnonzero(decided),
         )
@@ -192,25 +212,32 @@ class AnswerTexts:
 
     def __init__(self, model: Any, tokenizer: Any, prompt_style: str, stop: Sequence[str]) -> None:
         self._tokenizer = tokenizer
+        self._decode = _batch_decoder(tokenizer)
         self._chat = prompt_style == "chat"
         self._stop = stop
         self.vocabularies = {first_line: self._vocabulary(model, first_line) for first_line in (True, False)}
 
-    def read(self, ids: tuple[int, ...], first_line: bool) -> tuple[str, int]:
-        """Return the text of an answer, which its first line break may end, and the number of tokens that carry it."""
-        carrying, vocabulary = len(ids), self.vocabularies[first_line]
-        if vocabulary.ends[ids[-1]] and not vocabulary.carries[ids[-1]]:
-            carrying -= 1
-        if not first_line:
-            text = self._until_stop(ids)
-            while self._stop and carrying and self._until_stop(ids[: carrying - 1]) == text:
-                carrying -= 1
-            return text, carrying
-        answer = self._answer(ids[:carrying])
-        if self._chat or self._stop:  # both may continue after the answer
-            while carrying and self._answer(ids[: carrying - 1]) == answer:
-                carrying -= 1
-        return answer, carrying
+    def read(self, answers: Sequence[Sequence[int]], first_line: bool) -> list[tuple[str, int]]:
+        """Return the text of each answer, which its first line break may end, and the number of tokens that carry it.
+
+        ``answers`` are their token ids.
+        """
+        vocabulary = self.vocabularies[first_line]
+        last = [ids[-1] for ids in answers]
+        silent = vocabulary.ends[last] & ~vocabulary.carries[last]
+        carrying = [len(ids) - is_silent for ids, is_silent in zip(answers, silent.tolist(), strict=True)]
+        texts = self._decoded(
+            [ids[:n] if first_line else ids for ids, n in zip(answers, carrying, strict=True)], first_line
+        )
+        # tokens behind a stop string carry no text, nor do those behind the first line of a chat reply
+        pending = [i for i, n in enumerate(carrying) if n] if self._stop or (self._chat and first_line) else []
+        while pending:
+            shorter = self._decoded([answers[i][: carrying[i] - 1] for i in pending], first_line)
+            pending = [i for i, text in zip(pending, shorter, strict=True) if text == texts[i]]
+            for i in pending:
+                carrying[i] -= 1
+            pending = [i for i in pending if carrying[i]]
+        return [*zip(texts, carrying, strict=True)]
 
     def stopping_at(self, stop: Sequence[str], first_line: bool) -> Vocabulary:
         """Return the vocabulary of answers that also end before any of the strings ``stop``."""
@@ -240,10 +267,7 @@ class AnswerTexts:
         silent = np.flatnonzero(ends).tolist()
         if first_line and not self._chat:
             ids = [[token] for token in range(min(size, len(self._tokenizer)))]
-            backend = getattr(self._tokenizer, "backend_tokenizer", None)  # none of a tokenizer in Python
-            decode = self._tokenizer.batch_decode if backend is None else backend.decode_batch
-            texts = decode(ids, skip_special_tokens=False)
-            for token, text in enumerate(texts):
+            for token, text in enumerate(self._decode(ids, skip_special_tokens=False)):
                 if "\n" in text and not ends[token]:
                     ends[token] = True
                     carries[token] = bool(text.split("\n", 1)[0].strip())
@@ -255,15 +279,30 @@ class AnswerTexts:
             first_line=first_line and self._chat,
         )
 
-    def _answer(self, ids: Sequence[int]) -> str:
-        """Return the first line of the tokens' text, up to a stop string; a chat reply may begin with line breaks."""
-        text = self._until_stop(ids)
+    def _decoded(self, answers: Sequence[Sequence[int]], first_line: bool) -> list[str]:
+        """Return the text of each answer up to a stop string, or, with ``first_line``, its first line up to one."""
+        texts = self._decode([list(ids) for ids in answers], skip_special_tokens=True)
+        return [self._cut(text, first_line) for text in texts]
+
+    def _cut(self, text: str, first_line: bool) -> str:
+        """Return a reply up to a stop string, or the first line of that; a chat reply may begin with line breaks."""
+        for stop in self._stop:
+            text = text.split(stop, 1)[0]
+        if not first_line:
+            return text
         if self._chat:
             text = text.strip()
         return text.split("\n", 1)[0].strip()
 
-    def _until_stop(self, ids: Sequence[int]) -> str:
-        text: str = self._tokenizer.decode(list(ids), skip_special_tokens=True)
-        for stop in self._stop:
-            text = text.split(stop, 1)[0]
-        return text
+
+def _batch_decoder(tokenizer: Any) -> Callable[..., list[str]]:
+    """Return the decoder of batches: that of the tokenizers library, which is eight times as fast as transformers', if
+    transformers adds nothing to it, such as the removal of spaces before punctuation.
+    """
+    backend = getattr(tokenizer, "backend_tokenizer", None)  # none of a tokenizer in Python
+    if backend is None:
+        return tokenizer.batch_decode  # type: ignore[no-any-return]
+    ids = tokenizer("One , two . three ! four ? five ' six do n't I 'm he 's we 've you 're").input_ids
+    random = np.random.default_rng(0).integers(0, len(tokenizer), size=(100, 6)).tolist()
+    same = backend.decode_batch([ids, *random]) == tokenizer.batch_decode([ids, *random], skip_special_tokens=True)
+    return backend.decode_batch if same else tokenizer.batch_decode  # type: ignore[no-any-return]

@@ -118,11 +118,20 @@ def test_each_next_token_has_the_same_outcome_after_all_prefixes_of_a_state(answ
     rule, texts = matcher(*answers), TokenTexts([piece.encode() for piece in PIECES])
     for start in STARTS:
         for piece in PIECES:
-            prefix = (start + piece).encode("utf-8", "surrogateescape")
+            first, second = (part.encode("utf-8", "surrogateescape") for part in (start, piece))
+            prefix = first + second
             state = rule.state(prefix)
             assert rule.state(state) == state
+            assert rule.next_state(rule.state(first), second) in (None, state)
             for one, other in zip(rule.next_tokens(prefix, texts), rule.next_tokens(state, texts), strict=True):
                 assert one.tolist() == other.tolist(), (prefix, state)
+
+
+def test_the_state_after_a_word_of_no_answer_and_no_rule_follows_from_the_state_before():
+    rule = matcher("Roman", "5")
+    state = rule.state(b" The plain")
+    words = b" word", b"word", b" Rome", b"'s", b" May", b" o"
+    assert [rule.next_state(state, word) for word in words] == [state, state, state, None, None, None]
 
 
 @pytest.fixture(scope="module")

@@ -166,7 +166,7 @@ def test_a_chat_answer_is_its_first_line(folder: Path):
 
     def read(text: str) -> tuple[str, str]:
         ids = tuple(model.tokenizer(text).input_ids)
-        answer, tokens = model.texts.read(ids, first_line=True)
+        [(answer, tokens)] = model.texts.read([ids], first_line=True)
         return answer, model.tokenizer.decode(list(ids[:tokens]))
 
     assert read("Paris") == ("Paris", "Paris")
@@ -174,7 +174,7 @@ def test_a_chat_answer_is_its_first_line(folder: Path):
     assert read("\n\nParis \nIt") == ("Paris", "\n\nParis")
     assert read("\n \n") == ("", "")
     end = model.tokenizer.eos_token_id
-    assert model.texts.read((*model.tokenizer("Paris").input_ids, end), first_line=True) == ("Paris", 5)
+    assert model.texts.read([(*model.tokenizer("Paris").input_ids, end)], first_line=True) == [("Paris", 5)]
 
 
 def list_request(name: str, trials: int = 1, temperatures: tuple[float, ...] = (0.0,), tokens: int = 8) -> Request:
@@ -570,7 +570,8 @@ def test_an_end_token_that_has_a_text_adds_nothing_to_an_enumerated_answer(folde
     asked = replace(free_request("Two?", tokens=1), temperatures=(1.0,), enumeration=Enumeration(5, (1.0,)))
     ((_, _, curve, _),) = answered(model, [asked])
     logits = model.model(input_ids=torch.tensor([model._encode(asked.prompt)])).logits[0, -1].float()
-    right = [token for token in range(VOCABULARY) if asked.matcher.right(model.texts.read((token,), True)[0])]
+    texts = model.texts.read([(token,) for token in range(VOCABULARY)], first_line=True)
+    right = [token for token, (text, _) in enumerate(texts) if asked.matcher.right(text)]
     assert curve.accuracy == pytest.approx([logits.softmax(dim=-1)[right].sum().item()], abs=1e-5)
 
 

@@ -1,11 +1,18 @@
 from collections.abc import Sequence
+from itertools import product
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 
-from robust_eval.model.local.vocabulary import NextTokenSets, TokenSets, Vocabulary
+from robust_eval.grader.answer_matcher import AnswerMatcher
+from robust_eval.model.local.vocabulary import AnswerTexts, NextTokenClassifier, NextTokenSets, TokenSets, Vocabulary
 from robust_eval.model.token_texts import TokenTexts
 
 PROPERTY = settings(max_examples=200, deadline=None, database=None, derandomize=True)
@@ -154,3 +161,42 @@ def test_rows_of_one_state_have_the_sets_of_the_state():
 
 def as_lists(sets: TokenSets) -> list[list[int]]:
     return [sets.tokens[sets.members == place].tolist() for place in range(len(sets))]
+
+
+@pytest.mark.parametrize("first_line", [True, False])
+@pytest.mark.parametrize("stop", [(), (b"###",)])
+def test_tokens_are_classified_after_an_extended_text_as_after_the_same_text_at_once(
+    first_line: bool, stop: tuple[bytes, ...]
+):
+    words = vocabulary(stop, first_line)
+    matcher = AnswerMatcher(("paris", "q"))
+    continuing = [token for token in range(len(PIECES)) if first_line or not words.ends[token]]
+    for tokens in product(continuing, repeat=2):
+        classifier, text = NextTokenClassifier(matcher, words), b""
+        for token in tokens:
+            text = classifier.extended(text, token)
+        assert text == b"".join(PIECES[token] for token in tokens)
+        found, expected = (
+            each.classify(text, last=False) for each in (classifier, NextTokenClassifier(matcher, words))
+        )
+        if not (first_line and b"\n" in text.lstrip()):  # such an answer has ended
+            assert [ids.tolist() for ids in found] == [ids.tolist() for ids in expected], text
+
+
+@pytest.mark.parametrize("removes_spaces", [True, False])
+def test_answers_have_the_text_that_their_tokenizer_decodes(removes_spaces: bool):
+    words = {word: place for place, word in enumerate(("[UNK]", "rome", ",", ".", "italy", "##s"))}
+    backend = Tokenizer(models.WordPiece(words, unk_token="[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    backend.decoder = decoders.WordPiece(cleanup=False)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=backend, unk_token="[UNK]", clean_up_tokenization_spaces=removes_spaces
+    )
+    weight = SimpleNamespace(weight=torch.zeros(len(words), 1))
+    model: Any = SimpleNamespace(
+        get_output_embeddings=lambda: weight, generation_config=SimpleNamespace(eos_token_id=None)
+    )
+    answers = [(1, 2, 4, 3), (4, 5), (1,)]
+    read = AnswerTexts(model, tokenizer, "plain", ()).read(answers, first_line=True)
+    rome = "rome, italy." if removes_spaces else "rome , italy ."
+    assert read == [(rome, 4), ("italys", 2), ("rome", 1)]
