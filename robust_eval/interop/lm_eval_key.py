@@ -66,7 +66,7 @@ def generated_key(record: Mapping[str, Any], config: Mapping[str, Any] | None, p
         if targets[0] in listed or int(targets[0]) >= len(listed):
             return Key(
                 unknown="the target may be the index of a choice, which only the task's configuration shows: put the "
-                "file results_*.json of the run in the folder of the samples"
+                "file results_*.json of the run in the same folder as the samples"
             )
         return _chosen(listed, int(targets[0]))
     shown_choices = listed if all(each in prompt for each in listed) else ()

@@ -65,7 +65,7 @@ def test_without_the_results_beside_it_an_index_is_left_ungraded_and_a_letter_is
     assert (
         repr(boolq) == "alone on boolq-seq2seq: 6 answers to 3 questions at temperature 0.7; 3 of 3 questions ungraded"
     )
-    with pytest.raises(UserError, match=r"put the file results_\*\.json of the run in the folder of the samples"):
+    with pytest.raises(UserError, match=r"put the file results_\*\.json of the run in the same folder as the samples"):
         boolq.score(["certainty"], tracking="none")
 
 
