@@ -1,4 +1,4 @@
-// The address says what is opened, searched, filtered and sorted, so that it can be shared.
+// The state of the page (opened question, search, filters, sorting) in its address, so that it can be shared.
 const SAID = ["q", "search", "status", "type", "category", "broken", "only", "sort"];
 
 function writeAddress() {
@@ -13,11 +13,11 @@ function writeAddress() {
   if (document.body.classList.contains("alone")) params.set("alone", "1");
   const address = params.size ? `#${params}` : "";
   if (!address && !SAID.some((name) => location.hash.startsWith(`#${name}=`))) return;
-  if (location.protocol === "about:") return; // inside of another page there is no address
+  if (location.protocol === "about:") return; // a page embedded with srcdoc has no address
   history.replaceState(null, "", address || location.pathname + location.search);
 }
 
-/** Do what the address asks for. */
+/** Restore the state of the page from its address. */
 function readAddress() {
   const params = new URLSearchParams(location.hash.slice(1));
   state.search = params.get("search") ?? state.search;

@@ -1,4 +1,4 @@
-// All of it in its place.
+// Assembly of the page.
 $("question-table").append(
   element("div", { class: "controls", id: "questions-controls" }, element("label", {}, "search ", search), ...filters),
   status,
@@ -30,7 +30,7 @@ document.querySelectorAll("[data-question]").forEach((cell) => {
 });
 document.querySelectorAll("nav a").forEach((link) =>
   link.addEventListener("click", (event) => {
-    event.preventDefault(); // where the page is shown inside of another, addresses cannot be followed
+    event.preventDefault(); // an embedded page cannot follow links to its own sections
     document.querySelector(link.getAttribute("href")).scrollIntoView();
   }),
 );

@@ -1,5 +1,5 @@
-// The questions, their texts and metrics, as the page holds them.
-// A row is a question of the index. Those in `rows` are shown in full; of the others the index knows all that is here.
+// The questions, with their texts and metrics, decoded from the page.
+// A row is a question of the index. Those in `rows` are shown in full; for the others, the page has only the index.
 const [index, data] = await Promise.all(["question-index", "question-data"].map(async (id) => JSON.parse(await inflated(id))));
 const rows = index.shown;
 const all = index.ids.map((_, row) => row);

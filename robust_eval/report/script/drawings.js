@@ -1,7 +1,7 @@
-// What Vega draws.
+// Vega plots.
 let loaded = null;
 
-/** Vega is read when the first drawing is wanted. */
+/** Load Vega when the first plot is drawn. */
 function vega() {
   loaded ??= inflated("vega").then((code) => {
     document.head.append(element("script", {}, code));
@@ -9,7 +9,7 @@ function vega() {
   return loaded;
 }
 
-/** Layers of data sets that are empty are left out: they have no extent. */
+/** Draw a plot without the layers of empty data sets, which have no extent. */
 async function draw(place, specification, datasets) {
   await vega();
   const layer = specification.layer?.filter((each) => datasets[each.data.name]?.length !== 0);
@@ -17,7 +17,7 @@ async function draw(place, specification, datasets) {
   return (await window.vegaEmbed(place, drawn, { mode: "vega-lite", renderer: "svg", actions: false })).view;
 }
 
-/** Between 0 and 1, and always the same for a row: points that would hide one another are set a little apart. */
+/** Jitter between 0 and 1 that keeps points from hiding one another; a row always has the same. */
 const scattered = (row, salt) => Math.abs(Math.sin(row * 12.9898 + salt * 78.233) * 43758.5453) % 1;
 
 function axisOf(column, salt) {
@@ -86,10 +86,10 @@ if (place && numbers.length > 1) {
       },
       { points },
     );
-    if (drawing !== drawings) return; // another was asked for since
-    place.querySelector("svg")?.setAttribute("aria-hidden", "true"); // the table says the same
+    if (drawing !== drawings) return; // superseded by a newer plot
+    place.querySelector("svg")?.setAttribute("aria-hidden", "true"); // the table has the same content
     if (state.chosen) {
-      state.chosen = null; // the rectangle went with the old drawing
+      state.chosen = null; // the selection was part of the old plot
       changed();
     }
     view.addEventListener("click", (_, item) => item?.datum?.row !== undefined && open(item.datum.row));

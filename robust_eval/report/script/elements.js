@@ -1,8 +1,8 @@
-// What all others build with. Texts from models and data sets are set as text, never as markup.
-const PAGE = 50; // rows shown at first, and more at a time
+// Helpers for all other scripts. Texts from models and data sets are inserted as text, never as markup.
+const PAGE = 50; // number of rows shown at first, and added by each click on "Show more"
 const $ = (id) => document.getElementById(id);
 
-/** The text of a script element that holds it compressed. */
+/** Decompress the text of a script element. */
 async function inflated(id) {
   const text = atob($(id).textContent.trim());
   const bytes = new Uint8Array(text.length);
@@ -10,7 +10,7 @@ async function inflated(id) {
   return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
 }
 
-/** An element with attributes and children; strings become text. Null children are left out. */
+/** Create an element with attributes and children; strings become text, and null children are skipped. */
 function element(name, attributes = {}, ...children) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
@@ -22,12 +22,12 @@ function element(name, attributes = {}, ...children) {
   return made;
 }
 
-/** A text from elsewhere: set apart, so that it cannot turn the direction of its neighbours. */
+/** Text from a model or a data set, isolated so that its writing direction does not affect the text around it. */
 const quoted = (text) => element("bdi", { class: "text", dir: "auto" }, text);
 const SIGNS = { right: "✓ right", wrong: "✗ wrong" };
 const verdict = (name) => element("span", { class: name in SIGNS ? name : null }, SIGNS[name] ?? name);
 
-/** A number as it is shown, rounded here alone; what rounds to zero has no sign. */
+/** Format a number for display, the only place that rounds; a number that rounds to zero has no sign. */
 const rounded = (value, digits) => value.toFixed(digits).replace(/^-(?=[0.]*$)/, "");
 const grouped = (number) => number.toLocaleString("en");
 const listed = (counts) => counts.map(([name, number]) => `${grouped(number)} ${name}`).join(", ");

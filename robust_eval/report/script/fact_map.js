@@ -1,9 +1,9 @@
-// The heat map of facts: its rows show their fact next to it, by pointer and by keyboard.
+// The heat map of facts: the row selected by pointer or keyboard shows its fact next to the map.
 const rowOf = new Map(index.ids.map((id, row) => [id, row]));
 const mapped = data.map.map((id) => rowOf.get(id)); // from the top, the most robust first
 const area = $("accuracy_by_fact-map");
 
-/** Let the area of the map, a slider from the least to the most robust fact, select a row. */
+/** Make the area of the map a slider, from the least to the most robust fact, that selects a row. */
 function makeMap() {
   const svg = area.closest("svg");
   const drawn = svg.parentElement;
@@ -17,7 +17,7 @@ function makeMap() {
   slider.style.cssText = `left: ${left}; top: ${percent(y, whole.height)}; width: ${percent(width, whole.width)}; height: ${percent(height, whole.height)}`;
   svg.setAttribute("role", "img");
   svg.setAttribute("aria-label", drawn.getAttribute("aria-label"));
-  for (const name of ["role", "aria-label", "tabindex"]) drawn.removeAttribute(name); // an image has no parts to reach
+  for (const name of ["role", "aria-label", "tabindex"]) drawn.removeAttribute(name); // assistive technology does not enter an image
   const frame = element("div", { class: "map" });
   frame.style.minWidth = svg.style.minWidth;
   frame.append(svg, slider);
@@ -59,7 +59,7 @@ function makeMap() {
   select(Math.floor(mapped.length / 2));
 }
 
-/** The fact next to the map: its question, which opens it in the table, its metrics and its curve. */
+/** The fact next to the map: its question (a link to its row in the table), its metrics and its curve. */
 function shownFact(row) {
   const question = index.texts[row] ? quoted(index.texts[row]) : quoted(index.ids[row]);
   const detail = detailed[row];

@@ -1,4 +1,4 @@
-// Which questions are listed: those that a search, a word, a kind and a breaking temperature leave.
+// The filters of the question table: search, status, type, category, kind and breaking temperature.
 const state = { sort: null, descending: false, search: "", filters: {}, kinds: new Set(), broken: null, chosen: null, limit: PAGE, opened: new Set() };
 
 const metricNamed = (name) => numbers.find((column) => column.name === name);
@@ -20,10 +20,11 @@ const kinds = [
   ["cut", "truncated", "replies were truncated by the length limit", (row) => replies(row).some(({ cut }) => cut)],
   ["uncertain", "uncertain reply", "the verdict depends on which part of the reply counts", (row) => Boolean(detailed[row]?.greedy_read?.[2]) || replies(row).some(({ uncertain }) => uncertain)],
 ].map(([name, label, about, holds]) => ({ name, label, about, rows: new Set(all.filter(holds)) }));
-const offered = kinds.filter(({ rows }) => rows.size > 0 && rows.size < all.length); // the others leave all, or nothing
+const offered = kinds.filter(({ rows }) => rows.size > 0 && rows.size < all.length); // any other filter would keep all questions, or none
 const holding = Object.fromEntries(offered.map(({ name, rows }) => [name, rows]));
 
-/** What is asked for: of all questions where some are searched, otherwise of those shown in full; first one with that id. */
+/** The rows that match the search and the filters. Only a search covers questions that are not shown in full; a question
+ * whose id is searched comes first. */
 function matchingRows() {
   const wanted = state.search.toLowerCase().split(/\s+/).filter(Boolean);
   const matching = (wanted.length ? all : rows).filter(
@@ -53,7 +54,7 @@ const search = element("input", {
   },
 });
 
-/** A choice of values, each with its words, the first of which leaves all. */
+/** A drop-down list of values and their labels; its first option, "all", does not filter. */
 function choice(name, label, values, chosen) {
   const select = element(
     "select",
@@ -94,13 +95,13 @@ const filters = [
   }),
 ];
 
-/** Leave all questions, or those of a search. */
+/** Clear all filters, and set the search. */
 function leaveAll(searching = "") {
   Object.assign(state, { search: searching, filters: {}, kinds: new Set(), broken: null, chosen: null });
   showChosen();
 }
 
-/** Let the controls say what is chosen. */
+/** Update the controls from the state. */
 function showChosen() {
   search.value = state.search;
   const values = { ...state.filters, broken: state.broken === null ? "" : String(state.broken) };

@@ -1,4 +1,4 @@
-// The table of questions: its columns, how it is sorted, and its rows.
+// The table of questions: its columns, sorting and rows.
 const columns = [
   { label: "question", cell: (row) => questionButton(row), value: (row) => index.texts[row].toLowerCase() },
   ...(greedy
@@ -22,11 +22,11 @@ const columns = [
   })),
 ];
 
-// Each value is made once, and not whenever two rows are compared.
+// Sort keys are computed once, not for each comparison.
 for (const column of columns) column.keys = all.map(column.value);
 
 const first = columns.find((column) => column.number) ?? null;
-state.sort = first; // what matters first: the least robust, the most divided
+state.sort = first; // the least robust facts, or the most divided answers, come first
 
 function questionButton(row) {
   const opened = state.opened.has(row);
@@ -43,7 +43,7 @@ function questionButton(row) {
   );
 }
 
-/** Undefined values stand last, whichever way the others run. */
+/** Compare two rows by the sorted column; undefined values come last in both directions. */
 function compared(one, other) {
   const { keys } = state.sort;
   const [a, b] = [keys[one], keys[other]];
@@ -93,7 +93,7 @@ function drawRows() {
   more.textContent = `Show ${Math.min(PAGE, matching.length - count)} more`;
 }
 
-/** What the questions that match were taken from, where that is not plain. */
+/** The set of questions that the search covered, unless it is obvious. */
 function coverage(matching) {
   const covered = state.search.trim() ? all.length : rows.length;
   const fewer = matching.length < covered;
@@ -103,8 +103,7 @@ function coverage(matching) {
   return `${fewer ? `, out of all ${grouped(asked)}` : ""}${bare ? `; the answers to ${grouped(bare)} of them are not on this page` : ""}`;
 }
 
-/** Show a question wherever it is: without filters that hide it, by a search where the table lacks it, and as many
- * rows as that takes. */
+/** Open a question: clear filters that hide it, search for it if the table lacks it, and show enough rows to reach it. */
 function open(row) {
   if (!matchingRows().includes(row)) {
     leaveAll(detailed[row] ? "" : index.ids[row]);
