@@ -17,7 +17,7 @@ from robust_eval.experiment.plan import (
 from robust_eval.model.workload import ServiceLimits, Workload
 from robust_eval.report.terminal import terminal, titled
 from robust_eval.runtime.console import configure_logging
-from robust_eval.runtime.text import duration, enumerated
+from robust_eval.runtime.text import cost_bound, duration, enumerated
 
 
 def dry_run(checked: Checked, multirun: bool) -> None:
@@ -46,8 +46,8 @@ def print_plan(plans: Mapping[str, Sequence[Stage]]) -> None:
     terms = [stage.model.config.service_limits() for stage in stages if stage.missing]
     served = any(each.max_concurrency for each in terms)
     if len(plans) > 1:
-        for job, plan in plans.items():
-            console.print(f"{job}: {in_words(plan)}")
+        for number, (job, plan) in enumerate(plans.items()):
+            console.print(f"{job}: {in_words(plan, is_counted_elsewhere=number > 0)}")
         console.print(f"total: {in_words(stages)}; requests that several jobs share are counted once")
     else:
         console.print(_plan_table(stages, served, bool(workload.cost)))
@@ -78,7 +78,7 @@ def print_plan(plans: Mapping[str, Sequence[Stage]]) -> None:
         console.print(sentence)
     budgets = {budget for each in terms if (budget := each.spending.budget) is not None}
     for budget in sorted(budget for budget in budgets if (workload.cost or 0) > budget):
-        console.print(f"The run stops when it reaches its budget of {budget:,.2f} USD; you can resume it.")
+        console.print(f"The run stops when it reaches its budget of {budget:,.10g} USD; you can resume it.")
 
 
 def _other_price(cost: float, terms: Sequence[ServiceLimits]) -> str:
@@ -89,8 +89,10 @@ def _other_price(cost: float, terms: Sequence[ServiceLimits]) -> str:
     share = shares.pop()
     if not terms[0].batch:
         batches = "With batches (model.batch=true, if the service supports them)"
-        return f"{batches}, the run costs at most {cost * share:,.3f} USD."
-    return f"Without batches (model.batch=false), the run costs at most {cost / share:,.3f} USD." if share else ""
+        return f"{batches}, the run costs at most {cost_bound(cost * share)} USD."
+    return (
+        f"Without batches (model.batch=false), the run costs at most {cost_bound(cost / share)} USD." if share else ""
+    )
 
 
 def _plan_table(stages: Sequence[Stage], served: bool, priced: bool) -> Table:
@@ -105,7 +107,7 @@ def _plan_table(stages: Sequence[Stage], served: bool, priced: bool) -> Table:
 
     def add(name: str, workload: Workload, is_upper_bound: bool) -> None:
         requests = [f"{workload.requests:,}"] if served else []
-        cost = [f"{workload.cost:,.3f}"] if priced and workload.cost is not None else []
+        cost = [cost_bound(workload.cost)] if priced and workload.cost is not None else []
         tokens = [f"{workload.prompt_tokens:,}", f"{workload.completion_tokens:,}"]
         table.add_row(name, f"{'≤ ' if is_upper_bound else ''}{workload.answers:,}", *requests, *tokens, *cost)
 
@@ -135,4 +137,4 @@ def cancel_batches(checked: Checked, multirun: bool) -> None:
     for sentence in sentences:
         console.print(sentence)
     if not sentences:
-        console.print("this run has no batch in progress")
+        console.print("this run has no batches in progress")

@@ -184,7 +184,10 @@ class AnswerFile:
                     f"left for {name}: set 'sampler.recorded.columns={{{other}: {name}, {name}: …}}'"
                 )
             if self._names[name] not in present:
-                raise missing_column(self.path, self._theirs(name), name, listed_names, "sampler.recorded.columns")
+                if self._theirs(name) not in listed_names:
+                    raise missing_column(self.path, self._theirs(name), name, listed_names, "sampler.recorded.columns")
+                if name in ("question_id", "text"):
+                    raise UserError(f"{self.path} contains no answers: column {self._theirs(name)!r} is empty")
         unknown = [
             theirs for theirs in listed_names if theirs not in _SCHEMA.names and theirs not in self.columns.values()
         ]
@@ -305,7 +308,8 @@ class AnswerFile:
             if name in columns:
                 refuse(name, columns[name].fill_null(0).to_numpy() >= 0, "0 or more")
         t = columns["temperature"].to_numpy()
-        refuse("temperature", ((t >= 0) & np.isfinite(t)) | np.isnan(t), "0 or more")  # NaN: the model's own
+        is_valid = ((t >= 0) & np.isfinite(t)) | np.isnan(t)  # NaN: the model's own
+        refuse("temperature", is_valid, "a finite number of 0 or more")
         if "weight" in columns:
             weight = columns["weight"].fill_null(1).to_numpy()
             refuse("weight", (weight >= 0) & (weight <= 1), "a share between 0 and 1")

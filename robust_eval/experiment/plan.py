@@ -32,7 +32,7 @@ from robust_eval.rewriter.base import Rewriter
 from robust_eval.runs.finished_runs import KEY, FinishedRun, read_run
 from robust_eval.runtime.parquet_files import read_parquet
 from robust_eval.runtime.process import Stopwatch
-from robust_eval.runtime.text import duration
+from robust_eval.runtime.text import cost_bound, duration
 from robust_eval.sampler.base import REASONING, TURN, NothingKeptError
 from robust_eval.sampler.recorded_answers import RecordedAnswers
 from robust_eval.store.base import NoStore
@@ -313,13 +313,17 @@ def total(stages: Iterable[Stage]) -> Workload:
     return sum((stage.workload() for stage in stages), start=Workload())
 
 
-def in_words(stages: Sequence[Stage]) -> str:
-    """Format the total of the plan's stages in one line."""
+def in_words(stages: Sequence[Stage], is_counted_elsewhere: bool = False) -> str:
+    """Format the total of the plan's stages in one line.
+
+    ``is_counted_elsewhere`` is True if answers that other jobs request as well are only counted there
+    (:func:`deduplicated`).
+    """
     whole = total(stages)
     if not whole.answers:
-        return "nothing: all answers are in the store"
+        return f"nothing: all answers are in the store{', or counted for another job' * is_counted_elsewhere}"
     bound = "at most " if any(stage.is_upper_bound for stage in stages) else ""
-    cost = "" if whole.cost is None else f", a cost of at most {whole.cost:,.2f} USD"
+    cost = "" if whole.cost is None else f", a cost of at most {cost_bound(whole.cost)} USD"
     reasoning = f" ({whole.reasoning_tokens:,} of them for reasoning)" if whole.reasoning_tokens else ""
     time = f", at least {duration(whole.seconds)}" if whole.seconds else ""
     return (
@@ -330,8 +334,8 @@ def in_words(stages: Sequence[Stage]) -> str:
 
 
 SILENT_BUDGETS = (
-    "a server or router may ignore a reasoning budget without an error: the run compares the tokens of the largest and "
-    "the smallest budget, so begin with dataset.limit=10"
+    "a server or router may silently ignore a reasoning budget: the run compares the tokens of the largest and the "
+    "smallest budget, so begin with dataset.limit=10"
 )
 
 

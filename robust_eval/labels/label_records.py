@@ -65,7 +65,7 @@ def read_labels(file: Path) -> pa.Table:
     except OSError as problem:
         raise UserError(f"{file} cannot be read: {problem.strerror or problem}") from problem
     if not rows:
-        raise UserError(f"{file} contains no label")
+        raise UserError(f"{file} contains no labels")
     if blank := len(records) - len(rows):
         log.warning("%s: rows without a label: %d", file, blank)
     return pa.Table.from_pylist(rows, LABELS)
@@ -139,6 +139,8 @@ def label_places(label: Mapping[str, Any], samplers: Iterator[str] | list[str]) 
 FIELDS = ("question", "answers", "choices", "correct_choice", "incorrect", "reply", "correct", "slice")
 EVOUNA_FIELDS = ("set", "question", "accepted", "model", "reply", "human")
 """Fields of the human verdicts of EVOUNA (Wang et al., 2023); set and model make the slice."""
+_EVOUNA_NAMES = {"answers": "accepted", "correct": "human"}
+"""EVOUNA's names of fields that it names differently."""
 
 
 class RunReading(NamedTuple):
@@ -201,7 +203,7 @@ def read_records_of_people(file: Path) -> list[Record]:
         except ValueError as problem:
             raise UserError(f"{where}: {problem}") from problem
     if not records:
-        raise UserError(f"{file} contains no record")
+        raise UserError(f"{file} contains no records")
     return records
 
 
@@ -209,8 +211,10 @@ def record_of(entry: Any, line: str) -> Record:
     """Return one record of a human verdict; ValueError names its error."""
     if not isinstance(entry, dict):
         raise ValueError(f"a record must be a JSON object, not {json_excerpt(entry)}")
+    names = {name: name for name in FIELDS}
     if "human" in entry:
         entry = _of_evouna(entry)
+        names |= _EVOUNA_NAMES
     if unknown := sorted(set(entry) - set(FIELDS)):
         raise ValueError(f"unknown field {unknown[0]!r}; known fields are {', '.join(FIELDS)}")
     for name, kind, expected in (
@@ -221,11 +225,11 @@ def record_of(entry: Any, line: str) -> Record:
         if name not in entry:
             raise ValueError(f"{name!r} is missing")
         if type(entry[name]) is not kind:
-            raise ValueError(f"{name!r} must be {expected}, not {json_excerpt(entry[name])}")
+            raise ValueError(f"{names[name]!r} must be {expected}, not {json_excerpt(entry[name])}")
     for name in ("answers", "choices", "incorrect"):
         texts = entry.get(name, [])
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            raise ValueError(f"{name!r} must be a list of strings, not {json_excerpt(texts)}")
+            raise ValueError(f"{names[name]!r} must be a list of strings, not {json_excerpt(texts)}")
     choices, key = entry.get("choices", []), entry.get("correct_choice")
     if choices and not 2 <= len(choices) <= len(LETTERS):
         raise ValueError(f"'choices' must contain 2 to {len(LETTERS)} strings, not {len(choices)}")
@@ -242,7 +246,8 @@ def record_of(entry: Any, line: str) -> Record:
         incorrect=tuple(entry.get("incorrect", [])),
     )
     if not choices and not accepted_answers(question)[0]:
-        raise ValueError("'answers' must contain an accepted answer that is not blank, or 'choices' must be given")
+        alternative = ", or 'choices' must be given" if names["answers"] == "answers" else ""
+        raise ValueError(f"{names['answers']!r} must contain an accepted answer that is not blank{alternative}")
     if not isinstance(entry.get("slice", ""), str):
         raise ValueError(f"'slice' must be a string, not {json_excerpt(entry['slice'])}")
     return Record(question, entry["reply"], entry["correct"], entry.get("slice", ""))

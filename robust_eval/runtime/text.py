@@ -171,6 +171,15 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min"
 
 
+def cost_bound(dollars: float) -> str:
+    """Format an upper bound of a cost in US dollars, rounded up: a request with a price does not cost 0.
+
+    >>> cost_bound(0.00001), cost_bound(0.3), cost_bound(1234.5678)
+    ('0.001', '0.300', '1,234.568')
+    """
+    return f"{math.ceil(round(dollars * 1000, 6)) / 1000:,.3f}"
+
+
 _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^a-zA-Z0-9]+")
 """End of a word of a name: ``x-api-key``, ``X_API_KEY`` and ``xApiKey`` have the same three words."""
 _SECRETS = frozenset(

@@ -1,7 +1,7 @@
-// An opened question.
+// The details of an opened question.
 const details = new Map();
 
-/** What is known of a question, made when it is first opened. */
+/** The details of a question, created when it is first opened. */
 function detailOf(row) {
   if (!details.has(row)) details.set(row, makeDetail(row));
   return details.get(row);
@@ -30,7 +30,7 @@ function makeDetail(row) {
   );
 }
 
-/** The accepted answers, the greedy answer, and the figures of a question. */
+/** The accepted answers, the greedy answer and the metrics of a question. */
 function factsOf(detail, row) {
   const accepted = detail.choices
     ? detail.choices.map((choice, place) => element("div", {}, quoted(choice), place === detail.correct ? " (right)" : ""))
@@ -41,7 +41,7 @@ function factsOf(detail, row) {
   return listOf(facts);
 }
 
-/** What the run asked with. */
+/** The settings of the run's requests. */
 const settings = () =>
   element(
     "details",
@@ -50,7 +50,7 @@ const settings = () =>
     element("dl", {}, ...Object.entries(data.settings).map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, quoted(value))))),
   );
 
-/** All that the page knows of a question. */
+/** All data of a question on this page. */
 const asJson = (row) => ({
   ...detailed[row],
   settings: data.settings,
@@ -60,7 +60,7 @@ const asJson = (row) => ({
 });
 const linkTo = (row) => `${location.href.split("#")[0]}#${new URLSearchParams({ q: index.ids[row] })}`;
 
-/** A button that puts a text on the clipboard, or shows it where there is none. */
+/** A button that copies a text to the clipboard; without a clipboard, it shows the text. */
 function copied(label, text) {
   const copy = async () => {
     try {
@@ -76,7 +76,7 @@ function copied(label, text) {
   return button;
 }
 
-/** Of a question that is not shown in full: what the index says, and where the rest is. */
+/** The details of a question that is not shown in full: its entry in the index, and the files with the rest. */
 function makeBareDetail(row) {
   const facts = [["id", quoted(index.ids[row])], ...Object.keys(words).map((name) => [name, words[name][row] || "none"])];
   if (numbers.length) facts.push([numbers[0].label, shownNumber(numbers[0], row), numbers[0].about]);
@@ -94,7 +94,7 @@ const listOf = (facts) =>
 function curveOf(detail, row) {
   const place = element("div", { class: "curve" });
   const named = (points, ...names) => (points ?? []).map((point) => Object.fromEntries(names.map((name, i) => [name, point[i]])));
-  const bounded = detail.curve.computed?.some(([, , , , lower, upper]) => lower > 0 || upper < 1); // else nothing is certain
+  const bounded = detail.curve.computed?.some(([, , , , lower, upper]) => lower > 0 || upper < 1); // otherwise the bounds are 0 and 1 everywhere
   const breaking = numbers.find((column) => column.name === "breaking").numbers[row];
   draw(place, data.curve, {
     counted: named(detail.curve.counted, "t", "accuracy", "low", "high"),
@@ -106,12 +106,12 @@ function curveOf(detail, row) {
     detail.curve.counted ? "Points: share of right trials, with Wilson's 95 % interval." : "",
     detail.curve.computed ? "Line: from the model's probabilities, ± 1.96 standard errors." : "",
     bounded ? "Pale band: guaranteed bounds." : "",
-    "Dashed: the threshold, and the temperature at which this fact breaks.",
+    Number.isFinite(breaking) ? "Dashed: the threshold, and the temperature at which this fact breaks." : "Dashed: the threshold.",
   ];
   return element("figure", {}, element("figcaption", {}, "Accuracy against temperature"), place, element("p", { class: "note" }, notes.filter(Boolean).join(" ")));
 }
 
-/** Which answer was extracted of a reply, where it is not all of it, by which rule, and whether that is uncertain. */
+/** The answer extracted from a reply (if it is not the whole reply), the extraction rule, and whether it is uncertain. */
 const reading = (read) =>
   read?.length
     ? element(
@@ -123,7 +123,7 @@ const reading = (read) =>
       )
     : null;
 
-/** The replies behind the answers of a table, as they came. */
+/** The raw replies behind the answers of a table. */
 const cameAs = (answers) =>
   element(
     "details",
@@ -132,7 +132,7 @@ const cameAs = (answers) =>
     ...answers.map(([, text, , judgement, , , , , reply]) => element("div", {}, verdict(judgement), element("pre", { tabindex: "0" }, quoted(reply ?? text)))),
   );
 
-/** The answers of one sampler: how often each came, at which temperature, to which wording; all of them by verdict. */
+/** The answers of one sampler: the count of each by wording and temperature, and the total by verdict. */
 function answersOf(name, answers, wordings, row) {
   const reworded = answers.rows.some(([rewrite]) => rewrite > 0);
   const labelled = answers.labels;
@@ -140,7 +140,7 @@ function answersOf(name, answers, wordings, row) {
   const whole = answers.temperatures.map((_, t) => answers.whole.reduce((sum, [, counts]) => sum + Number(counts[t]), 0) || 1);
   const variants = answers.shown ?? {};
   const wording = (rewrite) => variants[rewrite] ?? quoted(rewrite === 0 ? index.texts[row] : (wordings[rewrite - 1] ?? `rewrite ${rewrite}`));
-  const at = answers.temperatures.map((t) => (several ? `t = ${t}` : `times at t = ${t}`));
+  const at = answers.temperatures.map((t) => (several ? `t = ${t}` : `count at t = ${t}`));
   const heading = [
     ...(reworded ? ["wording"] : []),
     "answer",
@@ -154,7 +154,7 @@ function answersOf(name, answers, wordings, row) {
       { class: "number", style: `--share:${((100 * value) / whole[t]).toFixed(0)}%`, "data-at": at[t] },
       value,
     );
-  const before = heading.length - answers.temperatures.length - 1; // columns in front of the verdicts
+  const before = heading.length - answers.temperatures.length - 1; // columns before the verdict
   let last = null;
   const lines = answers.rows.map(([rewrite, text, label, judgement, outcome, won, counts, cut], place) => {
     const again = rewrite === last;
@@ -188,13 +188,13 @@ function answersOf(name, answers, wordings, row) {
     element("caption", {}, `Answers: ${name.replaceAll("_", " ")}`),
     element("thead", {}, element("tr", {}, ...heading.map((text) => element("th", { scope: "col", class: text.includes("t = ") ? "number" : null }, text)))),
     element("tbody", {}, ...lines),
-    lines.length > sums.length ? element("tfoot", {}, ...sums) : null, // else they say the same
+    lines.length > sums.length ? element("tfoot", {}, ...sums) : null, // otherwise the totals repeat the rows
   );
   return element(
     "div",
     {},
     element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `answers of ${name}` }, table),
-    answers.cut ? element("p", { class: "note" }, `Ended by the length limit: ${listed(answers.cut)}.`) : null,
+    answers.cut ? element("p", { class: "note" }, `Truncated by the length limit: ${listed(answers.cut)}.`) : null,
     answers.uncertain ? element("p", { class: "note" }, `Uncertain replies, whose verdict depends on which part of the reply counts: ${answers.uncertain}.`) : null,
     cameAs(answers.rows),
   );

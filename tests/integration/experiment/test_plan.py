@@ -88,7 +88,7 @@ def test_a_plan_asks_nothing_and_says_what_the_run_then_asks(
     assert figures["tokens.answering.completion"] <= total(before).completion_tokens
     (said,) = [record.message for record in caplog.records if record.message.startswith("to request: ")]
     assert said.startswith("to request: 54 answers in 18 requests, about ")  # four answers come with one request
-    assert said.endswith(" a cost of at most 0.00 USD, at least 1 s")
+    assert said.endswith(" a cost of at most 0.001 USD, at least 1 s")
     again = len(server.received)
     assert counts(plan(*SWEEP)) == [("sampled answers", 6, 0, False)]
     assert in_words(plan(*SWEEP)) == "nothing: all answers are in the store"

@@ -235,6 +235,24 @@ def test_an_opened_question_shows_its_curve_and_all_its_answers(page: Page):
     assert tables["Answers: repetition"] == [[f"answer 5{READ}", "✓ right", "4"], [f"wrong 0{READ}", "✗ wrong", "1"]]
 
 
+@pytest.mark.parametrize(
+    ("address", "dashed"),
+    [
+        ("only=unbroken", "Dashed: the threshold."),
+        ("broken=1.4&only=kept", "Dashed: the threshold, and the temperature at which this fact breaks."),
+    ],
+    ids=["unbroken", "broken"],
+)
+def test_the_note_below_a_curve_names_the_dashed_lines_that_are_drawn(
+    browser: Browser, report: Path, address: str, dashed: str
+):
+    page = opened_at(browser, report, address).page
+    page.locator("table.questions button.question").first.click()
+    page.wait_for_selector(".curve svg")
+    assert page.locator("figure:has(.curve) .note").inner_text().endswith(f"interval. {dashed}")
+    page.close()
+
+
 @pytest.mark.parametrize(("width", "scheme"), [(WIDE, "light"), (NARROW, "dark")])
 def test_an_opened_question_shows_what_was_extracted_of_a_reply_and_marks_uncertain_ones(
     browser: Browser, doubted: Path, width: int, scheme: str
@@ -474,7 +492,7 @@ def test_cut_replies_and_disagreement_are_kinds_where_there_are_any(
     assert listed(page) == [5]
     page.locator("table.questions button.question").click()
     said = page.locator(".detail .note").all_inner_texts()
-    assert any(re.fullmatch(r"Ended by the length limit: \d+ right, \d+ wrong\.", line) for line in said)
+    assert any(re.fullmatch(r"Truncated by the length limit: \d+ right, \d+ wrong\.", line) for line in said)
     first = page.locator(".detail table.counts td.number:not(:empty)").first
     box = first.bounding_box() or {}
     assert first.evaluate("(cell) => getComputedStyle(cell, '::before').content") == '"t = 0.2: "'

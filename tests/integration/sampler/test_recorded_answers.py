@@ -332,6 +332,12 @@ def test_what_a_file_leaves_out_is_filled_in(tmp_path: Path):
     }
 
 
+def test_an_empty_column_with_another_name_counts_as_missing(tmp_path: Path):
+    row = {"question_id": "a", "temperature": 1, "text": "one", "number": None}
+    table = AnswerFile(write(tmp_path / "a.jsonl", row), {"trial": "number"}).read(None)
+    assert table["trial"].to_pylist() == [0]
+
+
 def test_ends_of_replies_are_sorted_whatever_a_file_calls_them(tmp_path: Path):
     ends = {"END_TURN": "stop", "maxTokens": "length", "SAFETY": "filter", "network_error": "error", "closed": "closed"}
     rows = [

@@ -237,7 +237,7 @@ def test_a_command_cancels_what_its_run_has_sent_and_a_plan_has_both_prices(
     (whole,) = re.findall(r"Without batches \(model.batch=false\), the run costs at most (\d+\.\d+)", said)
     assert float(whole) == pytest.approx(2 * float(cost), abs=0.002)
     cancel_batches(checked, False)
-    assert capsys.readouterr().out == "this run has no batch in progress\n"
+    assert capsys.readouterr().out == "this run has no batches in progress\n"
     (tmp_path / "run").mkdir()
     with interrupted(monkeypatch):
         run_experiment(tmp_path / "run", *checked.overrides)
