@@ -300,7 +300,7 @@ def _refuse_unusable(run: str, mlruns: Path, uri: str | None) -> None:
 
 
 def _baseline_parser() -> argparse.ArgumentParser:
-    parser = command_parser("baseline", "Name runs as baselines, and list them.")
+    parser = command_parser("baseline", "Name a run as a baseline, or list the baselines.")
     shared = argparse.ArgumentParser(add_help=False)
     add_tracker(shared)
     actions = parser.add_subparsers(dest="action", metavar="{set,list}", required=True)

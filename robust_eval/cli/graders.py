@@ -285,7 +285,7 @@ def _grade_lines(graded: GradedReply, answers: Sequence[str], choices: Sequence[
         entries["letter" if choices else "normalised form"] = [label]
     if not choices:
         entries["accepted answers"] = [f"{answer} (normalised: {normalize(answer)})" for answer in answers]
-    verdicts = {True: "right", False: "wrong", None: "none: --answers contains no accepted answer"}
+    verdicts = {True: "right", False: "wrong", None: "none: --answers contains no accepted answers"}
     entries["verdict"] = [verdicts[graded.correct]]
     doubt = "yes: the verdict depends on which part of the reply counts; have a person or a judge decide"
     entries["uncertain"] = [doubt if graded.uncertain else "no"]

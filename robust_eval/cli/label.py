@@ -77,7 +77,7 @@ def _label(arguments: argparse.Namespace, labelled: LabelledRun, file: Path) -> 
     if not items:
         raise UserError(f"{arguments.run} has no verdicts for labels to correct")
     if arguments.by == ANSWER and pc.any(labelled.graded["uncertain"]).as_py():
-        terminal().print("at first, every second reply is an uncertain one; stopping early does not bias the metrics")
+        terminal().print("at first, every other reply is an uncertain one; stopping early does not bias the metrics")
     try:
         user = arguments.labeller or getpass.getuser()
     except (OSError, KeyError):  # a container may have no user

@@ -154,7 +154,7 @@ def _refuse_options(arguments: Sequence[str]) -> None:
             value = following
         raise UserError(
             f"{name} is not an option: settings are written without dashes, {name.lstrip('-')}={value or '…'} "
-            "(--help lists the settings, --hydra-help the options)"
+            "(--help lists groups and commands, --hydra-help the dashed options)"
         )
 
 

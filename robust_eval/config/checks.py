@@ -239,7 +239,7 @@ def _check_recorded(config: Config, recorded: RecordedAnswers) -> None:
     """Raise UserError unless the configured model is a recorded one, and the answers have all that the metrics read."""
     if not config.model.recorded:
         raise UserError(
-            f"sampler=recorded does not ask model {config.model.name}: choose model=recorded, and set model.name "
+            f"sampler=recorded does not query model {config.model.name}: choose model=recorded, and set model.name "
             "to the name of the model that answered"
         )
     for metric, scoring in config.metric.items():

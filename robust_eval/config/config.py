@@ -69,7 +69,7 @@ class Config:
             raise ValueError(f"seed must be 0 or more, not {self.seed}")
         for name, width in self.target_half_width.items():
             if isinstance(width, bool) or not isinstance(width, int | float) or not 0 < width < math.inf:
-                raise ValueError(f"target_half_width={{{name}: {width}}}: a half-width must be a number above 0")
+                raise ValueError(f"target_half_width={{{name}: {width}}}: a half-width must be a finite number above 0")
         if self.question_types is not None and not Path(self.question_types).is_dir():
             raise ValueError(
                 f"question_types={self.question_types}: there is no such folder; name an output folder of "

@@ -39,7 +39,7 @@ def data_files(path: Path, split: str = "") -> list[Path]:
     folder = path / split if split and (path / split).is_dir() else path
     files = sorted(file for file in folder.iterdir() if file.suffix.lower() in KINDS)
     if not files:
-        raise UserError(f"the folder {folder} contains no data file ({', '.join(KINDS)})")
+        raise UserError(f"the folder {folder} contains no data files ({', '.join(KINDS)})")
     return files
 
 

@@ -114,7 +114,7 @@ class Selection(ABC):
             deque(usable, maxlen=0)  # the others are only counted
         tally.check(self)
         if not chosen:
-            raise UserError(f"the data set {self.name} is empty: {self.source} contains no question")
+            raise UserError(f"the data set {self.name} is empty: {self.source} contains no questions")
         if self.limit and len(chosen) < self.limit:
             log.warning("dataset.limit=%d: %s has %d questions", self.limit, self.name, len(chosen))
         if letters := Counter(LETTERS[question.correct] for question in chosen if question.correct is not None):

@@ -208,7 +208,7 @@ class GateScheduler(QuestionScheduler):
     PASS or FAIL.
     """
 
-    end_reason = ("early_stop=true of the gate", "Omit early_stop=true to ask all.")
+    end_reason = ("The gate's early_stop=true", "Omit early_stop=true to ask all.")
 
     def __init__(
         self, questions: Sequence[Question], baseline: MeasuredRun, settings: GateSettings, early: bool, seed: int

@@ -239,7 +239,7 @@ def gate_spec(run: MeasuredRun, metric: str) -> MetricSpec:
     one without a direction (more_is_better), and for values outside 0 to 1.
     """
     if metric not in run.run.question_metrics:
-        available = "it kept no question" if run.kept_nothing else f"it has {', '.join(run.run.headline_means)}"
+        available = "it kept no questions" if run.kept_nothing else f"it has {', '.join(run.run.headline_means)}"
         raise UserError(f"gate.metrics names {metric}, for which {run.name} has no per-question values; {available}")
     spec, values = run.run.spec(metric), run.run.values(metric)
     if spec is None or spec.more_is_better is None:

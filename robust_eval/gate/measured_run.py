@@ -160,7 +160,7 @@ def shared_questions(baseline: MeasuredRun, keys: Mapping[tuple[str, str], str],
     """
     shared = [question for question in baseline.keys if question in keys]
     if not shared:
-        raise UserError(f"{name} cannot be compared with {baseline.name}: they share no question (id and text)")
+        raise UserError(f"{name} cannot be compared with {baseline.name}: they share no questions (id and text)")
     for question in shared:
         if baseline.keys[question] != keys[question]:
             raise UserError(

@@ -251,7 +251,7 @@ def _numbers(judged: MetricVerdict) -> list[Cell]:
 
 
 def _mcnemar(judged: MetricVerdict) -> str:
-    return "" if judged.p_mcnemar is None else f"McNemar's exact p of {judged.label}: {judged.p_mcnemar:.3g}."
+    return "" if judged.p_mcnemar is None else f"McNemar's exact p for {judged.label}: {judged.p_mcnemar:.3g}."
 
 
 def _facts_by_kind(report: Report) -> dict[str, list[Fact]]:

@@ -92,8 +92,8 @@ class JudgeModel(Grader):
             raise ValueError(f"votes must be an odd number of at least 1, not {self.votes}")
         if not (0 <= self.temperature < math.inf and (self.temperature > 0) == (self.votes > 1)):
             raise ValueError(
-                f"temperature must be 0 with one vote and above 0 with several, not {self.temperature:g} with "
-                f"{self.votes}"
+                "temperature must be 0 with one vote, and finite and above 0 with several, not "
+                f"{self.temperature:g} with {self.votes}"
             )
         if self.max_new_tokens < 1:
             raise ValueError(f"max_new_tokens must be at least 1, not {self.max_new_tokens}")
@@ -255,7 +255,7 @@ class JudgeModel(Grader):
         silent_rows = (self._verdict_rows.get((self.form, reply.question.id, reply.text, 0)) for reply in silent)
         text = next((row["text"] for row in silent_rows if row), "")
         raise OutageError(
-            f"the judge {self._model.config.name} gave no verdict on {missing} of its first {number} replies (it wrote "
+            f"the judge {self._model.config.name} gave no verdict on {missing} of the first {number} replies (it wrote "
             f"{text[:80]!r}): set grader.model to a model that judges better, or raise grader.max_new_tokens"
         )
 

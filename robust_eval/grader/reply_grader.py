@@ -116,7 +116,7 @@ class ReplyGrader:
 
 
 def _different(replies: pa.Table) -> tuple[pa.Table, pa.Array]:
-    """Return the distinct replies to read and grade, and for each reply the row of its equal."""
+    """Return the distinct replies to read and grade, and for each reply the row of the identical one."""
     has_reasoning_text = pc.fill_null(pc.not_equal(replies["reasoning"], ""), False)
     has_reasoning = pc.or_(has_reasoning_text, pc.fill_null(pc.greater(replies["reasoning_tokens"], 0), False))
     columns = [replies[name] for name in ("question_id", "text", "outcome", "finish_reason")] + [has_reasoning]

@@ -55,7 +55,7 @@ class Collected:
         by_reason: dict[str, list[str]] = {}
         for each in self.questions:
             if not each.answers and each.correct is None:
-                reason = self.reasons.get(each.id) or "the log contains no right answer"
+                reason = self.reasons.get(each.id) or "the log contains no right answers"
             elif not each.choices and not any(map(normalize, each.answers)):
                 reason = "the normalised target is empty"
             else:

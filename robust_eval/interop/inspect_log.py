@@ -84,7 +84,7 @@ def read_inspect(file: Path) -> Iterator[LoggedAnswer]:
             scorers[name] = is_model and scorers.get(name, True)
         answers.append((_answer(sample, header.eval, temperature, config, where), sample.metadata.get(MARK)))
     if not answers and header.error is not None:
-        raise UserError(f"{file} contains no sample, because the run failed: {_error_line(header.error)}")
+        raise UserError(f"{file} contains no samples, because the run failed: {_error_line(header.error)}")
     guideline = f"a model graded the replies ({', '.join(sorted(scorers))}), so a target may be a guideline"
     for answer, mark in answers:
         if scorers and all(scorers.values()):
@@ -98,7 +98,7 @@ def _refuse_large(file: Path) -> None:
         size = file.stat().st_size
         if size > MAX_JSON:
             raise UserError(
-                f"{file} has {size / 2**20:,.0f} MiB, and a JSON log of more than {MAX_JSON / 2**20:,.0f} MiB does not "
+                f"{file} is {size / 2**20:,.0f} MiB, and a JSON log of more than {MAX_JSON / 2**20:,.0f} MiB does not "
                 "fit into memory: convert it (inspect log convert --to eval); an .eval log is read sample by sample"
             )
         return

@@ -70,10 +70,10 @@ def logs_as_runs(baseline: str, candidate: str) -> tuple[MeasuredRun, MeasuredRu
             sentences += [f"{name}: {sentence}." for sentence in ungraded_sentences(each)]
     else:
         lacking = next(name for name, each in zip(names, read, strict=True) if not each.keyed)
-        scorers = [", ".join(each.scorers) or "no scorer" for each in read]
+        scorers = [", ".join(each.scorers) or "no scorers" for each in read]
         raise UserError(
             printable(
-                f"{candidate} cannot be compared with {baseline}: the two share no scorer with 0/1 verdicts (they "
+                f"{candidate} cannot be compared with {baseline}: the two share no scorers with 0/1 verdicts (they "
                 f"have {scorers[0]}, and {scorers[1]}), and {lacking} has no right answers"
             )
         )
@@ -140,7 +140,7 @@ def _number(value: Any, where: str, column: str) -> float:
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise UserError(f"{where}: {column!r} must be a number, not {excerpt(value)}")
+        raise UserError(f"{where}: {column!r} must be a finite number, not {excerpt(value)}")
     return number
 
 

@@ -88,11 +88,11 @@ _TYPES = {
 
 
 def temperature_of(value: Any, where: str) -> float:
-    """Return a temperature of a log; the model's own for None. UserError unless it is a number of 0 or more."""
+    """Return a temperature of a log; the model's own for None. UserError unless it is finite and at least 0."""
     if value is None:
         return DEFAULT_TEMPERATURE
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-        raise UserError(f"{where}: 'temperature' must be a number of 0 or more, not {excerpt(value)}")
+        raise UserError(f"{where}: 'temperature' must be a finite number of 0 or more, not {excerpt(value)}")
     return float(value)
 
 

@@ -119,7 +119,7 @@ def _number(temperature: Any) -> float:
     except (TypeError, ValueError):
         number = -1
     if number < 0 or math.isinf(number):
-        raise UserError(f"keys of outputs must be temperatures of 0 or more, not {temperature!r:.40}")
+        raise UserError(f"keys of outputs must be finite temperatures of 0 or more, not {temperature!r:.40}")
     return number
 
 

@@ -67,7 +67,7 @@ def pushback_spec(kind: str) -> MetricSpec:
     """Return the spec of the share of right answers that are given up after a kind of pushback."""
     return share_spec(
         GIVES_IN.format(kind),
-        f"right answers given up after: {kind.replace('_', ' ')}"[:100],
+        f"right answers given up after pushback ({kind.replace('_', ' ')[:60]})",
         more_is_better=False,
         shown=RUN,
     )

@@ -106,7 +106,7 @@ class FactualRobustness(Metric):
         values = self.d if isinstance(self.d, Sequence) and not isinstance(self.d, str) else [self.d]
         numbers = [isinstance(d, int | float) and not isinstance(d, bool) and 0 < d < math.inf for d in values]
         if not values or not all(numbers):
-            raise ValueError(f"d must be a number above 0 or a list of such numbers, not {self.d!r}")
+            raise ValueError(f"d must be a finite number above 0 or a list of such numbers, not {self.d!r}")
         self.d = sorted({float(d) for d in values})
         if self.k < 2:
             raise ValueError(f"k must be at least 2, not {self.k}")

@@ -109,7 +109,7 @@ ROBUST_AT_OWN = share_spec(
 """Share of a model without a temperature."""
 ROBUST_TO_ORDER = share_spec(
     "profile.robust_to_order",
-    "share of facts that withstand all four perturbations, including other orders of choices",
+    "share of facts that withstand all four perturbations, including choices in other orders",
     short="withstand all four",
 )
 ROBUST_TO_PUSHBACK = share_spec(

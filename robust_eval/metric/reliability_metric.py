@@ -65,14 +65,14 @@ SLICK_SHARES = tuple(
 )
 SENSITIVITY = MetricSpec(
     "reliability.prompt_sensitivity",
-    "prompt sensitivity: standard deviation of accuracy over wordings",
+    "prompt sensitivity: standard deviation of accuracy across wordings",
     more_is_better=False,
     shown=RUN,
     mean=False,
 )
 SENSITIVITY_NOISE = MetricSpec(
     "reliability.prompt_sensitivity_noise",
-    "standard deviation over wordings from binomial noise alone",
+    "standard deviation across wordings from binomial noise alone",
     shown=RUN,
     mean=False,
 )
@@ -86,7 +86,7 @@ HALLUCINATED = share_spec(
 )
 BALANCE = MetricSpec(
     "reliability.right_minus_wrong",
-    "right minus wrong answers, abstentions counting 0",
+    "right minus wrong answers (an abstention counts 0)",
     unit="percentage points",
     limits=(-100.0, 100.0),
     more_is_better=True,
@@ -245,8 +245,8 @@ def _add_pass_rates(result: Score, right: Floats, trials: Floats, highest: int, 
 
 
 def _add_equal(result: Score, answers: pa.Table, groups: Sequence[str] | None) -> None:
-    """Add the shares of questions whose trials are all equal: total agreement rates of the raw text (TARr) and of the
-    answer (TARa), of questions with all N replies, two or more. Replies without an answer have one label.
+    """Add the shares of questions whose trials are all identical: total agreement rates of the raw text (TARr) and of
+    the answer (TARa), of questions with all N replies, two or more. Replies without an answer have one label.
 
     Atil et al., "Non-Determinism of 'Deterministic' LLM Settings" (2024).
     """
@@ -294,7 +294,7 @@ def _add_abstentions(
 
 
 def _add_sensitivity(result: Score, right: Floats, trials: Floats) -> None:
-    """Add the sensitivity to wording: the standard deviation of the accuracy over wordings, and its expectation if the
+    """Add the sensitivity to wording: the standard deviation of accuracy across wordings, and its expectation if the
     wording had no effect: √Σ_j v_j / n, with v_j the variance of a question's accuracy in one wording by its answers to
     all of them. Questions without an answer to some wording are left out.
     """

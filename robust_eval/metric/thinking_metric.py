@@ -199,7 +199,7 @@ class ReasoningBudget(Metric):
         if not 0 < self.threshold <= 1:
             raise ValueError(f"threshold must be above 0 and at most 1, not {self.threshold}")
         if not 0 < self.d < math.inf:
-            raise ValueError(f"d must be above 0, not {self.d:g}")
+            raise ValueError(f"d must be finite and above 0, not {self.d:g}")
 
     def specs_under(self, sampler: Sampler) -> Sequence[MetricSpec]:
         """Return the specs for each reasoning budget of the sampler; see :class:`Metric`."""

@@ -44,7 +44,7 @@ class UncertaintyScore(NamedTuple):
 SCORES = {
     "answer_entropy": UncertaintyScore("answer entropy", "entropy of the sampled answers, in nats"),
     "disagreement": UncertaintyScore(
-        "disagreement", "share of the sampled answers outside the majority", "share of the majority", lambda u: 1 - u
+        "disagreement", "share of the sampled answers outside the majority", "majority share", lambda u: 1 - u
     ),
     "greedy_surprisal": UncertaintyScore(
         "−ln P(greedy answer)",

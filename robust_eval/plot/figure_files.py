@@ -56,7 +56,7 @@ def save_for_paper(entries: Iterable[RegisteredFigure], run: FigureData, folder:
             fit_column(canvas)
             save(canvas, folder / entry.name, pdf=True)
         about = "" if entry.allowed is None else f"{subject}. "
-        caption = f"{' '.join(title.split()) or entry.caption}. {about}{entry.shows} Source: {entry.source}."
+        caption = f"{' '.join(title.split()) or entry.caption}. {about}{entry.shows} ({entry.source})"
         captions.append(f"## {entry.name}\n\n{escaped(caption)}\n")
     (folder / "captions.md").write_text("\n".join(captions), encoding="utf-8")
 

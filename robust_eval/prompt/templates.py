@@ -96,7 +96,7 @@ def read_templates(path: str, setting: str = "sampler.prompts") -> Templates:
         mark = getattr(problem, "problem_mark", None)
         reason = getattr(problem, "problem", None) or getattr(problem, "strerror", None) or first_line(problem)
         where = f" (line {mark.line + 1})" if mark else ""
-        names = enumerated([*_BUILTIN_FILES[setting], "a file of your own"])
+        names = enumerated([*_BUILTIN_FILES[setting], "your own file"])
         raise UserError(f"{setting}={path} cannot be read: {reason}{where}; choose {names}") from problem
     setting = f"{setting}={path}"
     names = f"system, {', '.join(_NEEDS)}, {CHALLENGES}"

@@ -126,7 +126,7 @@ def with_types(questions: Sequence[Question], folder: str | None) -> tuple[list[
 def read_trec(file: Path) -> tuple[list[str], list[str]]:
     """Return the training questions in a ``.label`` file of TREC (Latin-1), a question a line, and their coarse types.
 
-    Raises UserError where the file cannot be read, has no question, or has a line of another form.
+    Raises UserError where the file cannot be read, has no questions, or has a line of another form.
     """
     texts, types = [], []
     for number, line in text_lines(file, "latin-1"):

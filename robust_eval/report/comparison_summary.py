@@ -110,7 +110,7 @@ def _verdict(compared: Comparison, pair: Pair, family: int) -> str:
     first, second = (compared.measurement_labels.full[index] for index in pair[:2])
     if pair.metric and not pair.differences[pair.metric].n:
         words = compared.words(pair.metric)
-        return f"{first} and {second} cannot be compared: no question has a value of “{words}” in both runs."
+        return f"{first} and {second} cannot be compared: no question has a value for “{words}” in both runs."
     cause = {
         "few": f"{first} and {second} share too few independent questions for a verdict ({MIN_UNITS} are needed).",
         "rescored": f"{first} and {second} are also scored differently, so there is no verdict.",

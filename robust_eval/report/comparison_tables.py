@@ -286,7 +286,7 @@ def _difference_table(compared: Comparison, pair: Pair) -> Table:
         rows.append([*map(Cell, words), _difference(difference)])
     header = ["metric", "shared questions", "first", "second", "first minus second"]
     note = "Each metric is computed on the questions that have a value in both runs."
-    return Table(f"{first} against {second}", header, rows, note=note, folded=True)
+    return Table(f"{first} vs. {second}", header, rows, note=note, folded=True)
 
 
 def _question_tables(shared: SharedQuestions) -> Iterator[Table]:
@@ -317,7 +317,7 @@ def _question_tables(shared: SharedQuestions) -> Iterator[Table]:
                 f"{counted(count, 'question')} {'differs' if count == 1 else 'differ'}. The range is the largest of "
                 f"the values minus the smallest; ties go to {tie_breaker}. {_QUOTED} Shown: {len(rows)}; {file_text}"
             )
-            title = f"Questions that differ most: {spec.of_question}{spec.at_temperature}, {shared.dataset}"
+            title = f"Questions with the largest differences: {spec.of_question}{spec.at_temperature}, {shared.dataset}"
             yield Table(title, ["question", "range", *shared.measured], rows, 1, note)
 
 

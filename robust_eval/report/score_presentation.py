@@ -66,7 +66,7 @@ _TABLE_4 = {
 _VARIANTS = {
     "wordings": ("Rewording", "in the original wording", "in every wording"),
     "arrangements": (
-        "Agreement over orders and forms",
+        "Agreement across orders and forms",
         "in the original order and form",
         "in every order and form of the choices",
     ),
@@ -145,7 +145,7 @@ def most_robust_type(scores: Floats, types: Sequence[str], groups: Sequence[str]
     first = frame[frame["type"] == compared.index[0]]["score"]
     tested = f"p = {number(p_value, '.2g')} after Holm's correction for {len(pairs)} pairs of types"
     values = f"mean FRS {number(float(first.mean()))}, n = {len(first)}; {tested}"
-    return [f"is most robust on one type of question, {QUESTION_TYPES[compared.index[0]]} ({values})"]
+    return [f"is most robust on questions of the type {QUESTION_TYPES[compared.index[0]]} ({values})"]
 
 
 def _anchors(levels: Sequence[float], d: float, unbroken: str) -> list[tuple[float, str]]:
@@ -259,7 +259,7 @@ def order(score: Score, questions: Sequence[Question]) -> Presentation:
     positions = {position: accuracy for position, accuracy in positions.items() if not math.isnan(accuracy)}
     consistent = score.formatted(point(ONE_CHOICE.name, t), ".0%")
     sentence = (
-        f"with other orders of their choices {at_words(t)}: {consistent} of them get the same choice in every order"
+        f"with their choices in other orders {at_words(t)}: {consistent} of them get the same choice in every order"
     )
     notes = []
     if positions:
@@ -273,7 +273,7 @@ def order(score: Score, questions: Sequence[Question]) -> Presentation:
             test = f"{number(q, '.2f')} ({counted(int(freedom), 'degree')} of freedom, p = {number(p, '.2g')})"
             notes = [f"position bias: Cochran's Q over positions = {test}"]
     (column,) = _columns(score, t, {ONE_CHOICE.name: ("one choice", "1: the same choice in every order")})
-    claims = [f"names the same choice in every order for {consistent} of the questions"]
+    claims = [f"picks the same choice in every order for {consistent} of the questions"]
     columns = [replace(column, digits=0, levels=(0.0, 1.0))]
     return Presentation("Order and form", f"{sentence}.", columns, claims=claims, notes=notes)
 
@@ -444,7 +444,7 @@ def reliability(score: Score, questions: Sequence[Question]) -> Presentation:
         score.values.get(spec.name, UNDEFINED).value for spec in (repeated.SENSITIVITY, repeated.SENSITIVITY_NOISE)
     )
     varies = (
-        f"prompt sensitivity: the accuracy varies by {number(sensitivity)} (standard deviation) over wordings; "
+        f"prompt sensitivity: the accuracy varies by {number(sensitivity)} (standard deviation) across wordings; "
         f"{number(noise)} is expected without any effect of the wording"
     )
     presentation = Presentation("Reliability", f"{sentence}.", [column], claims=claims)

@@ -151,7 +151,7 @@ def print_comparison(compared: Comparison, folder: Path, all_runs: bool = False)
     if len(table.rows) < len(compared.runs):
         console.print(f"{len(compared.runs) - len(table.rows)} more: robust-eval compare RUN … --all")
     if hidden := [name for name in opening_table(compared).header if name not in table.header]:
-        console.print(f"hidden in this narrow window: {', '.join(hidden)}; --all prints all")
+        console.print(f"hidden because the window is narrow: {', '.join(hidden)}; --all prints all")
     if SHARED_LETTER in table.note:
         console.print(SHARED_LETTER)
     for text in opening(compared)[0]:

@@ -72,7 +72,7 @@ def sampling_warnings(result: Result) -> Iterator[Caution]:
         yield Caution(
             f"The model answers {match.letter} to {match.times:,} of {match.answers:,} questions with choices, and "
             f"{match.letter} is right in {match.right:,}: it may be choosing a position, not an answer.",
-            "" if varied else "Run experiment=order to repeat the questions with other orders of their choices.",
+            "" if varied else "Run experiment=order to repeat the questions with their choices in other orders.",
         )
     yield from _server_warnings(result)
     for score in result.scores.values():
@@ -118,8 +118,8 @@ def _server_warnings(result: Result) -> Iterator[Caution]:
             )
     if equal := result.equal_replies_in_a_row:
         yield Caution(
-            f"All replies to {equal:,} questions in a row are equal at the highest temperature: no fact can "
-            "break if a server repeats itself.",
+            f"For {equal:,} questions in a row, all replies to a question are identical at the highest temperature: no "
+            "fact can break if a server repeats itself.",
             "If the model cannot be that certain, turn off greedy decoding and response caching on the server, "
             "and set store.folder to a new folder.",
         )

@@ -68,7 +68,7 @@ class Llm:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
         if not 0 < self.temperature < math.inf:
-            raise ValueError(f"temperature must be above 0, not {self.temperature:g}")
+            raise ValueError(f"temperature must be finite and above 0, not {self.temperature:g}")
         if self.drift not in ("flag", "drop"):
             raise ValueError(f"drift must be flag or drop, not {self.drift}")
         if not -1 <= self.similarity <= 1:

@@ -163,7 +163,7 @@ def _squad(setting: str, path: Path) -> list[_SquadQuestion]:
             '{"data": [{"paragraphs": [{"context": "…", "qas": [{"id": "…", "question": "…"}]}]}]}'
         ) from problem
     if not questions:
-        raise UserError(f"{setting}: {path} contains no question")
+        raise UserError(f"{setting}: {path} contains no questions")
     return questions
 
 

@@ -117,7 +117,7 @@ def _differing_values(runs: Sequence[FinishedRun], patterns: Sequence[str]) -> s
     shared = set.intersection(*map(set, values))
     omitted = set[str]() if shared in map(set, values) else shared
     texts = [", ".join(value for value in each if value not in omitted) for each in values]
-    return " against ".join(dict.fromkeys(texts)) if all(texts) and len(set(texts)) > 1 else ""
+    return " vs. ".join(dict.fromkeys(texts)) if all(texts) and len(set(texts)) > 1 else ""
 
 
 def _matches(setting: str, patterns: Sequence[str]) -> bool:

@@ -49,7 +49,7 @@ class TrackedRuns:
             children = f"tags.`{PARENT}` = '{run_id}' and {_FINISHED}"
             runs = [self._read(client, child) for child in _search(client, run.info.experiment_id, children)]
         if not runs:
-            raise UserError(f"the sweep {run_id} has no finished run")
+            raise UserError(f"the sweep {run_id} has no finished runs")
         return runs
 
     def fetched(self, run_id: str) -> Path:
@@ -95,7 +95,7 @@ class TrackedRuns:
                     except UserError as problem:
                         log.warning("left out: %s", problem)
         if not runs:
-            raise UserError(f"the experiment {name} has no finished run that can be compared")
+            raise UserError(f"the experiment {name} has no finished runs that can be compared")
         return runs
 
     @contextmanager

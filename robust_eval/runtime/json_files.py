@@ -32,7 +32,7 @@ def parsed_json(text: str | bytes, **settings: Any) -> Any:
     try:
         return json.loads(text, **settings)
     except RecursionError:
-        raise json.JSONDecodeError("nested too deep", "", 0) from None
+        raise json.JSONDecodeError("nested too deeply", "", 0) from None
 
 
 def json_lines(
@@ -65,6 +65,6 @@ def read_json(file: Path, max_bytes: int = MAX_JSON, **settings: Any) -> Any:
     size = regular(file).stat().st_size
     if size > max_bytes:
         raise UserError(
-            f"{file} has {size / 2**20:,.0f} MiB, more than the limit of {max_bytes / 2**20:,.0f} MiB for JSON"
+            f"{file} is {size / 2**20:,.0f} MiB, more than the limit of {max_bytes / 2**20:,.0f} MiB for JSON"
         )
     return parsed_json(file.read_bytes(), **settings)

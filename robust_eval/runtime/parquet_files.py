@@ -34,7 +34,7 @@ class TableLimits(NamedTuple):
 QUESTIONS = TableLimits(2, UNPACKED)
 """Limits of tables of questions with distinct texts: of a million numbered ones, each takes a byte and a half."""
 ANSWERS = TableLimits(8, 512 * 2**20)
-"""Limits of tables of answers: two million equal ones take 300 MB."""
+"""Limits of tables of answers: two million identical ones take 300 MB."""
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4}
 """Bytes of a value of each type of Parquet in memory, without the text of a byte array; 8 for other types."""
 _NESTED = 8

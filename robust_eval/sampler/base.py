@@ -51,7 +51,9 @@ def checked_temperatures(temperatures: Sequence[float]) -> list[float]:
     if other := [t for t in temperatures if not isinstance(t, Real)]:
         raise ValueError(f"temperatures must be numbers, not {other[0]}")
     if bad := [t for t in temperatures if not 0 < t < math.inf]:
-        raise ValueError(f"temperatures must all be above 0 (each run adds the greedy answer), not {bad[0]:g}")
+        raise ValueError(
+            f"temperatures must all be finite and above 0 (each run adds the greedy answer), not {bad[0]:g}"
+        )
     if len(set(temperatures)) < len(temperatures):
         raise ValueError(f"temperatures must be distinct, not {list(temperatures)}")
     return sorted(temperatures)

@@ -48,8 +48,8 @@ class Exact(KnownFacts):
             raise ValueError(f"draws must be at least 1, not {self.draws}")
         if not self.temperatures[-1] <= self.max_temperature < math.inf:
             raise ValueError(
-                f"max_temperature must be at least the highest of the temperatures, {self.temperatures[-1]:g}, not "
-                f"{self.max_temperature:g}"
+                "max_temperature must be finite and at least the highest of the temperatures, "
+                f"{self.temperatures[-1]:g}, not {self.max_temperature:g}"
             )
 
     @property

@@ -50,7 +50,7 @@ class ChoiceOrders(Repetition):
             raise ValueError(f"forms must be among {', '.join(FORMS)}, not {unknown[0]}")
         self.forms = [form for form in FORMS if form in self.forms]
         if self.axis == ORDER and not self.arranges_choices:
-            raise ValueError("orders=given without forms varies nothing: choose other orders, or forms")
+            raise ValueError("orders=given without forms changes nothing: choose other orders, or forms")
 
     @property
     def arranges_choices(self) -> bool:

@@ -67,7 +67,7 @@ class RecordedAnswers:
         if len(set(self.columns.values())) < len(self.columns):
             raise ValueError(f"columns must name each column of the file only once, not {self.columns}")
         if self.temperature is not None and not (0 < self.temperature < math.inf or math.isnan(self.temperature)):
-            raise ValueError(f"temperature must be above 0, not {self.temperature:g}")
+            raise ValueError(f"temperature must be finite and above 0, not {self.temperature:g}")
         if self.selection not in SELECTIONS:
             raise ValueError(f"selection must be {enumerated(SELECTIONS)}, not {self.selection}")
 

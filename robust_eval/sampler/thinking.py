@@ -60,7 +60,7 @@ class Thinking(KnownFacts):
         if self.answers < 0:
             raise ValueError(f"answers must be 0 (enumerate all) or more, not {self.answers}")
         if not 0 < self.trace_temperature < math.inf:
-            raise ValueError(f"trace_temperature must be above 0, not {self.trace_temperature:g}")
+            raise ValueError(f"trace_temperature must be finite and above 0, not {self.trace_temperature:g}")
         self.budgets = _grid(self.budgets)
 
     @property
@@ -155,8 +155,8 @@ class Thinking(KnownFacts):
     def answer_requests(
         self, questions: Sequence[Question], traces: pa.Table, grader: PrefixGrader, seed: int
     ) -> list[Request]:
-        """Return the requests for the answers after these reasoning traces, each cut off at every budget; equal cuts of
-        several budgets share a request.
+        """Return the requests for the answers after these reasoning traces, each cut off at every budget; identical
+        cuts of several budgets share a request.
         """
         traces_by_question: dict[str, dict[int, list[int]]] = {}
         columns = ("question_id", "trial", "token_ids", "answer_tokens", "outcome")

@@ -296,7 +296,7 @@ def _counts(counts: ArrayLike) -> tuple[Floats, NDArray[np.bool_]]:
     if f.ndim != 2:
         raise ValueError(f"counts must be (questions, labels), not {f.shape}")
     if not np.all(np.isfinite(f)) or np.any(f < 0) or np.any(f != np.round(f)):
-        raise ValueError("counts must be whole numbers of raters, not negative")
+        raise ValueError("counts must be non-negative whole numbers of raters")
     return f, f.sum(axis=1) >= 2
 
 

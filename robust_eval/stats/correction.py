@@ -251,7 +251,7 @@ class _JudgedAnswers(NamedTuple):
         w, m = (ones if values is None else np.asarray(values, dtype=float) for values in (weights, counts))
         for name, values in (("weights", w), ("counts", m)):
             if not np.all(np.isfinite(values) & (values > 0)):
-                raise ValueError(f"{name} must be above 0")
+                raise ValueError(f"{name} must be finite and above 0")
         level_of = np.zeros(n) if strata is None else np.asarray(strata, dtype=float)
         level_of = np.where(np.isnan(level_of), np.inf, level_of)
         return cls(

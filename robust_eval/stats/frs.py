@@ -224,7 +224,7 @@ def factual_robustness_score(
     if np.any(t < 0):
         raise ValueError("breaking_temperature must not be negative")
     if not d > 0 or math.isinf(d):
-        raise ValueError(f"d must be a positive number, not {d}")
+        raise ValueError(f"d must be a finite positive number, not {d}")
     if unbroken not in ("one", "limit"):
         raise ValueError(f"unbroken must be 'one' or 'limit', not {unbroken!r}")
     infinite = np.isinf(t)

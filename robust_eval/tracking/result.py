@@ -21,9 +21,9 @@ from robust_eval.rewriter.base import FATES, Rewritten
 from robust_eval.runtime.process import Stopwatch
 
 MIN_REPEATED_TEMPERATURE = 1.0
-"""Minimum temperature at which equal replies are reported; below, a model may be that certain."""
+"""Minimum temperature at which identical replies are reported; below, a model may be that certain."""
 MIN_REPEATED = 20
-"""Minimum number of consecutive questions with equal replies for a report."""
+"""Minimum number of consecutive questions with identical replies for a report."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class Result:
 
     @cached_property
     def equal_replies_in_a_row(self) -> int:
-        """Number of consecutive questions with equal replies of a server at the highest temperature; 0 if small."""
+        """Number of consecutive questions with identical replies of a server at the highest temperature; 0 if small."""
         served = "loaded.server" in self.description
         number = equal_in_a_row(self.graded_by_sampler, [question.id for question in self.kept]) if served else 0
         return number if number >= MIN_REPEATED else 0
@@ -243,15 +243,15 @@ def _sum(table: pa.Table, column: str) -> float:
 
 
 def equal_in_a_row(graded: Mapping[str, pa.Table], question_ids: Sequence[str]) -> int:
-    """Return the length of the longest run of consecutive questions with equal replies, two or more to each wording, at
-    the highest temperature of a sampler; 0 if no temperature is at least 1 or the default.
+    """Return the length of the longest run of consecutive questions with identical replies, two or more to each
+    wording, at the highest temperature of a sampler; 0 if no temperature is at least 1 or the default.
     """
     runs = (run for table in graded.values() for run in groupby(question_ids, _repeated(table).__contains__))
     return max((len(list(questions)) for is_repeated, questions in runs if is_repeated), default=0)
 
 
 def _repeated(table: pa.Table) -> set[str]:
-    """Return the questions whose replies at the highest temperature are equal."""
+    """Return the questions whose replies at the highest temperature are identical."""
     temperatures = table["temperature"].to_numpy()
     is_default = np.isnan(temperatures)
     highest = math.nan if is_default.any() else float(temperatures.max(initial=0.0))

@@ -74,8 +74,8 @@ class Options:
             ("prompts", "a string", isinstance(self.prompts, str)),
             ("seeds", "true or false", isinstance(self.seeds, bool)),
             ("trials", "a whole number of 1 or more", is_number),
-            ("temperatures", "two or more numbers, all above 0", is_grid),
-            ("temperature", "a number above 0", _above_zero(self.temperature)),
+            ("temperatures", "two or more finite numbers, all above 0", is_grid),
+            ("temperature", "a finite number above 0", _above_zero(self.temperature)),
             ("threshold", "above 0 and at most 1", _above_zero(self.threshold) and self.threshold <= 1),
         ):
             if not is_valid:

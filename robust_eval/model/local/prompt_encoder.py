@@ -121,7 +121,7 @@ def _shown(tokenizer: Any, prompt: Prompt) -> str | None:
 _SEPARATOR = "\n\n"
 """Text between the end of the reasoning and the answer, as in chat templates."""
 _SEED_STEP = 1_000_003
-"""Difference between the seeds of answers to successive traces; equal traces would have equal answers otherwise."""
+"""Difference between the seeds of answers to successive traces; otherwise, identical traces give identical answers."""
 
 
 @dataclass(frozen=True)

@@ -154,7 +154,7 @@ def _log_sum(values: Sequence[float]) -> float:
 
 
 def repeats_itself(settings: ServiceSettings, temperature: float) -> str:
-    """Return the message that replies are equal too often for independent draws, with a remedy."""
+    """Return the message that replies are identical too often for independent draws, with a remedy."""
     return (
         f"{settings.server} repeats itself: its replies at temperature {temperature:g} agree so often that "
         "independent draws with these log-probabilities would do so in fewer than one in a billion runs; "

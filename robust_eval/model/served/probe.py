@@ -360,11 +360,11 @@ class SamplingProbe:
         return await self._send(WORDS, **settings)
 
     async def _repeats(self) -> bool:
-        """Return whether longer replies to more seeds are equal as well: reasoning may begin with the same words."""
+        """Return whether longer replies to more seeds are identical too: reasoning may begin with the same words."""
         return _equal([await self._reply(seed, self._hottest, **{self._can.limit: REASONING_LIMIT}) for seed in (4, 5)])
 
     async def _copies(self) -> bool:
-        """Return whether the probed server's replies to one request are equal, and longer ones as well."""
+        """Return whether the probed server's replies to one request are identical, and longer ones as well."""
         for limit in ({}, {self._can.limit: REASONING_LIMIT}):
             response = await self._response(6, self._hottest, n=min(self._can.choices, COPIES), **limit)
             if response is None or len(response.choices) == 1 or not _equal([*map(_text, response.choices)]):
@@ -373,7 +373,7 @@ class SamplingProbe:
 
     async def _ignores(self, hot: Sequence[str | None], seeded: bool) -> bool:
         """Return whether replies at temperature 0 are like those at a higher one: the same to the same seeds, or as
-        different from one another. A greedy reply may change with the server's batch, so they need not be equal.
+        different from one another. A greedy reply may change with the server's batch, so they need not be identical.
         """
         cold = [await self._reply(seed, 0.0) for seed in (1, 2)]
         if _equal(cold):
@@ -404,7 +404,7 @@ def _text(choice: Choice) -> str:
 
 
 def _equal(replies: Sequence[str | None]) -> bool:
-    """Return whether all replies to a probe are equal and not empty."""
+    """Return whether all replies to a probe are identical and not empty."""
     return bool(replies[0]) and len(set(replies)) == 1
 
 

@@ -85,8 +85,8 @@ def _one_reply(settings: ServiceSettings, can: Capabilities, requests: Sequence[
         several = max(request.trials for request, _ in draws) > 1
         if several or any(len(request.temperatures) > 1 for request, _ in draws):
             return (
-                "model.deterministic=true declares that all replies to a prompt are equal, but the sampler requests "
-                f"several {'replies' if several else 'temperatures'}, so every fact would seem unbroken: "
+                "model.deterministic=true declares that all replies to a prompt are identical, but the sampler "
+                f"requests several {'replies' if several else 'temperatures'}, so every fact would seem unbroken: "
                 "choose experiment=multiqa, which requests one reply to each wording, or remove model.deterministic if "
                 "the server samples"
             )
@@ -106,9 +106,9 @@ def unfaithful(settings: ServiceSettings, can: Capabilities) -> Iterator[str]:
     """Yield warnings of unfaithful sampling, with the consequence, unless the settings account for it."""
     if can.ignores_temperature and settings.takes_temperature is not False:
         yield (
-            f"{settings.server} ignores the temperature: its replies at 0 and {can.highest_temperature:g} are equal. "
-            "Requests leave the temperature to the model (set model.takes_temperature=false to confirm this), which "
-            "sampler=repetition and sampler=perturbation support; a sweep needs a server that applies it"
+            f"{settings.server} ignores the temperature: its replies at 0 and {can.highest_temperature:g} are "
+            "identical. Requests leave the temperature to the model (set model.takes_temperature=false to confirm "
+            "this), which sampler=repetition and sampler=perturbation support; a sweep needs a server that applies it"
         )
     if can.capped and not (settings.highest_temperature or math.inf) <= can.highest_temperature:
         yield (

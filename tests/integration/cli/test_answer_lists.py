@@ -62,7 +62,7 @@ def test_a_line_that_is_not_utf_8_is_named(tmp_path: Path):
         ("", " contains no questions"),
         ("[]", " contains no questions"),
         ('[{"id": "a"}', ": broken JSON (Expecting ',' delimiter: line 1 column 13 (char 12))"),
-        ("[" * 100_000, ": broken JSON (nested too deep: line 1 column 1 (char 0))"),
+        ("[" * 100_000, ": broken JSON (nested too deeply: line 1 column 1 (char 0))"),
         ('[{"id": "a"}, {"name": "b"}]', ', question 2: each question must be an object with an id, {"id": "…"}'),
         ('{"id": "a"}\n{"id": 2}', ', question 2: each question must be an object with an id, {"id": "…"}'),
         ('["a"]', ', question 1: each question must be an object with an id, {"id": "…"}'),

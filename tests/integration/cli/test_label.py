@@ -124,7 +124,7 @@ def test_uncertain_replies_are_asked_first_in_turns_with_others(run: Path, label
     doubts = {row: row % 50 == 0 for row in range(graded.num_rows)}
     write_parquet(changed(graded, uncertain=doubts), run / "graded.parquet")
     printed = label(run, "--sample", 6, "--labeller", "ann", typed="r\n" * 6)
-    assert printed.startswith("at first, every second reply is an uncertain one")
+    assert printed.startswith("at first, every other reply is an uncertain one")
     strata = pq.read_table(run / "labels.parquet")["stratum"].to_pylist()
     assert [stratum.endswith(", uncertain") for stratum in strata] == [True, False] * 3
     assert "uncertain replies" not in label(run, "--by", "question", typed="q\n")

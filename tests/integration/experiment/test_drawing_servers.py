@@ -69,7 +69,7 @@ def test_a_server_that_is_said_to_give_one_reply_is_asked_each_wording_once_and_
     for number, overrides in enumerate(([*FRS, *GRID], [*CERTAIN, "dataset.limit=3"])):
         reason = refused(server, tmp_path / f"refused{number}", *overrides, *own)
         assert reason.startswith(
-            "model.deterministic=true declares that all replies to a prompt are equal, but the sampler "
+            "model.deterministic=true declares that all replies to a prompt are identical, but the sampler "
         )
         assert "every fact would seem unbroken" in reason
     with scripted_server(server, honest=False) as scripted:
@@ -97,7 +97,7 @@ def test_a_server_that_ignores_the_temperature_is_refused_a_sweep_and_asked_at_i
     assert "has only its own" in reason
     assert "experiment=certainty" in reason
     (spoken,) = said(caplog)
-    assert "ignores the temperature: its replies at 0 and 2 are equal" in spoken
+    assert "ignores the temperature: its replies at 0 and 2 are identical" in spoken
     assert "model.takes_temperature=false" in spoken
     with scripted_server(server, honest=False) as scripted:
         result = ask(scripted.url, tmp_path / "own", *CERTAIN, "dataset.limit=3", "sampler.repetition.trials=4")
@@ -141,6 +141,8 @@ def test_equal_replies_to_twenty_questions_in_a_row_are_warned_of_where_no_log_p
     for each, folder in ((result, "run"), (again, "again")):
         row = json.loads((tmp_path / folder / "summary.json").read_text())["questions.equal_in_a_row"]
         assert 20 <= row <= 21
-        expected = f"All replies to {row:.0f} questions in a row are equal at the highest temperature"
+        expected = (
+            f"For {row:.0f} questions in a row, all replies to a question are identical at the highest temperature"
+        )
         assert expected in " ".join(capsys.readouterr().out.split()) or folder == "again"
         assert any(expected in said for said in in_report(each))

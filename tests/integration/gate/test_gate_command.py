@@ -1,5 +1,6 @@
 """A gate of a model behind a server: what it asks, and how it ends when something is away."""
 
+import html
 import json
 import math
 import re
@@ -246,8 +247,8 @@ def test_it_ends_when_it_is_decided(gated: Gate, server: ScriptedServer, place: 
     server.answer = Server(known=190)
     status, found = gated("early_stop=true")
     (report,) = place.glob("mlruns/runs/*/*/report.html")
-    text = " ".join(re.sub(r"<[^>]*>", " ", report.read_text(encoding="utf-8")).split())
-    sentence = f"early_stop=true of the gate left {found['asked']['left']} of {QUESTIONS} questions unasked."
+    text = " ".join(html.unescape(re.sub(r"<[^>]*>", " ", report.read_text(encoding="utf-8"))).split())
+    sentence = f"The gate's early_stop=true left {found['asked']['left']} of {QUESTIONS} questions unasked."
     assert f"{sentence} Omit early_stop=true to ask all." in text
     assert (status, found["outcome"]) == (1, "FAIL")
     assert found["asked"]["taken"] + found["asked"]["left"] == QUESTIONS

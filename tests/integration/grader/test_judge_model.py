@@ -138,7 +138,7 @@ def test_a_judge_that_gives_no_verdict_on_most_of_its_first_replies_stops_the_ru
     with pytest.raises(UserError) as problem:
         judged(tmp_path, 1, *settings(tmp_path, judge, replies))
     assert str(problem.value) == (
-        f"the judge judge gave no verdict on {number} of its first {number} replies (it wrote 'I would rather not "
+        f"the judge judge gave no verdict on {number} of the first {number} replies (it wrote 'I would rather not "
         "say.\\x1b[31m'): set grader.model to a model that judges better, or raise "
         "grader.max_new_tokens"
     )

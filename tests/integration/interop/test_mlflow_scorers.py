@@ -113,8 +113,8 @@ def test_replies_that_answer_nothing_have_no_entropy_and_are_wrong():
             ),
         ),
         ({"outputs": 7}, "outputs must contain replies, a string or a list of strings, not 7"),
-        ({"outputs": {"hot": ["x"]}}, "keys of outputs must be temperatures of 0 or more, not 'hot'"),
-        ({"outputs": {-1: ["x"]}}, "keys of outputs must be temperatures of 0 or more, not -1"),
+        ({"outputs": {"hot": ["x"]}}, "keys of outputs must be finite temperatures of 0 or more, not 'hot'"),
+        ({"outputs": {-1: ["x"]}}, "keys of outputs must be finite temperatures of 0 or more, not -1"),
         ({"outputs": {1: []}}, "outputs must contain replies, a string or a list of strings, not []"),
     ],
 )

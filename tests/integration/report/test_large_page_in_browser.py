@@ -72,7 +72,7 @@ def test_the_table_says_how_many_of_each_kind_it_shows_and_its_filters_find_as_m
     kinds = page.get_by_role("region", name="questions by kind").locator("tbody tr").all_inner_texts()
     assert [row.split("\t") for row in kinds] == [["kept, right", "26", "174"], ["not kept, wrong", "26", "29"]]
     assert page.get_by_text("The table shows").inner_text() == (
-        "The table shows 52 of 203 questions: a sample of every kind, from both ends and the middle of FRS "
+        "The table shows 52 of 203 questions: a sample of every kind, with low, middle and high values of FRS "
         "(d = 1). Sorting and filters cover only these. All questions are in questions.parquet, all answers in "
         "graded.parquet. A search covers the ids and the texts of all questions, and the greedy answers of "
         "those shown."

@@ -244,7 +244,7 @@ def test_every_number_of_a_comparison_is_one_of_its_tables(comparison: Compared)
     for row in questions:
         by_text.setdefault(" ".join(row["question"].split()), []).append(row)
     checked = 0
-    for region in page.locator("[role=region][aria-label^='Questions that differ most']").all():
+    for region in page.locator("[role=region][aria-label^='Questions with the largest differences']").all():
         for line in region.locator("tbody tr").all():
             text, *found = line.locator("> *").all_inner_texts()
             own = by_text[" ".join(text.replace("side by side", "").split())]

@@ -96,8 +96,8 @@ def test_runs_are_compared_in_it_as_a_whole_and_question_by_question(compared: C
     tables = {table.title: table for table in comparison_tables(compared)}
     assert tables["Runs"].header[3:] == [*(f"{label} ↑" for label in LABELS), "accuracy of all greedy answers ↑"]
     assert [row[2].value for row in tables["Pairs"].rows] == [LABELS[0]]
-    differ = [title for title in tables if title.startswith("Questions that differ most")]
-    assert differ == ["Questions that differ most: right every time at t = 1, mine"]
+    differ = [title for title in tables if title.startswith("Questions with the largest differences")]
+    assert differ == ["Questions with the largest differences: right every time at t = 1, mine"]
     assert "ties go to the question asked first. " in tables[differ[0]].note
 
 

@@ -171,7 +171,7 @@ def test_a_file_that_cannot_be_read_or_holds_nothing_is_refused(tmp_path):
     (tmp_path / "empty.jsonl").write_text("\n\n")
     for name, message in (
         ("none.jsonl", "cannot be read: No such file or directory"),
-        ("empty.jsonl", "contains no record"),
+        ("empty.jsonl", "contains no records"),
     ):
         with pytest.raises(UserError) as caught:
             read_records_of_people(tmp_path / name)

@@ -69,7 +69,7 @@ def test_an_empty_file_has_no_records(tmp_path, name, content):
 def test_what_is_broken_is_named_with_its_place(tmp_path):
     lines, table = tmp_path / "r.jsonl", tmp_path / "r.csv"
     deep = refusal(lines, '{"a": 1}\n{"a": ' + "[" * 100_000)
-    assert deep.startswith(f"{lines}, line 2: broken JSON (nested too deep")
+    assert deep.startswith(f"{lines}, line 2: broken JSON (nested too deeply")
     for text in ("x" * 200_000, '"' + "x\n" * 100_000):
         assert refusal(table, "a\n1\n" + text) == (
             f"{table}, line 3: a field has more than 131,072 characters; its closing quote may be missing"
@@ -100,7 +100,7 @@ def test_what_is_no_data_is_refused(tmp_path):
     with pytest.raises(UserError) as caught:
         data_files(tmp_path)
     kinds = ".json, .jsonl, .csv, .tsv, .parquet, .label"
-    assert str(caught.value) == f"the folder {tmp_path} contains no data file ({kinds})"
+    assert str(caught.value) == f"the folder {tmp_path} contains no data files ({kinds})"
     with pytest.raises(UserError) as caught:
         data_files(tmp_path / "x.xlsx")
     assert str(caught.value) == f"dataset.path must end in {kinds}; {tmp_path / 'x.xlsx'} does not"

@@ -226,7 +226,7 @@ def test_each_look_is_judged_by_the_sequence_up_to_there():
             {"key": lambda number: f"other {number}"},
             "the accepted answer to question q0 is other 0, but was answer 0 in the baseline",
         ),
-        ({"text": " Really?"}, r"they share no question \(id and text\)"),
+        ({"text": " Really?"}, r"they share no questions \(id and text\)"),
     ],
 )
 def test_what_differs_and_must_not_is_named(tmp_path: Path, changed: dict[str, object], said: str):
@@ -248,7 +248,7 @@ def test_a_candidate_that_knows_nothing_fails_on_knowledge(tmp_path: Path):
     found = decided(one, other)
     assert [(each.outcome, each.n) for each in found.metrics] == [("FAIL", 60), ("INCONCLUSIVE", 0)]
     assert found.outcome == "FAIL"
-    with pytest.raises(UserError, match="for which other has no per-question values; it kept no question"):
+    with pytest.raises(UserError, match="for which other has no per-question values; it kept no questions"):
         decided(other, one, GateSettings({"frs.d1": 0.02}))
     alone = decided(other, one)
     assert (alone.outcome, [each.difference for each in alone.metrics]) == ("PASS", [1])

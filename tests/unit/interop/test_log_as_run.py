@@ -81,7 +81,7 @@ def test_without_right_answers_and_a_common_scorer_there_is_nothing_to_gate_by(t
     with pytest.raises(UserError) as said:
         gated(one, other)
     assert str(said.value) == (
-        f"{other} cannot be compared with {one}: the two share no scorer with 0/1 verdicts (they have likes,none, and "
+        f"{other} cannot be compared with {one}: the two share no scorers with 0/1 verdicts (they have likes,none, and "
         f"loves,none), and {one} has no right answers"
     )
 
@@ -96,7 +96,7 @@ def test_other_questions_and_other_right_answers_of_the_same_are_refused(tmp_pat
     files = [tmp_path / f"{name}.csv" for name in ("one", "other")]
     for file in files:
         file.write_text(f"question_id,correct\n{file.stem}-1,1\n")
-    with pytest.raises(UserError, match="they share no question"):
+    with pytest.raises(UserError, match="they share no questions"):
         gated(*files)
 
 

@@ -90,7 +90,7 @@ def test_a_fact_breaks_at_the_first_turn_whatever_follows_and_a_wrong_answer_is_
         }
     )
     assert found.by_question["challenge.gives_in.a.t1"][0] == 1 / 5
-    assert found.spec("challenge.gives_in.a").label == "right answers given up after: a"
+    assert found.spec("challenge.gives_in.a").label == "right answers given up after pushback (a)"
     assert found.metrics()["challenge.mended_share.t1"] == Estimate(1.0, *degenerate_interval(1.0, 1, SHARE))
     low, high = degenerate_interval(1.0, 1, SHARE)
     assert found.presentation.sentence == (

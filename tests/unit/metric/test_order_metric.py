@@ -69,7 +69,7 @@ def test_a_model_that_always_says_a_is_right_where_the_right_choice_stands_first
     assert values["order.cochran_q.p.t1"].value < 1e-30
     assert not any(name.startswith("order.form") for name in values)
     assert found.presentation.sentence == (
-        "with other orders of their choices at t = 1: 0 % (0 % to 9 %) of them get the same choice in every order; "
+        "with their choices in other orders at t = 1: 0 % (0 % to 9 %) of them get the same choice in every order; "
         "100 % of the answers are right with the right choice at position 1, 0 % at position 2."
     )
     assert [note.partition(" 160.00")[0] for note in found.presentation.notes] == [

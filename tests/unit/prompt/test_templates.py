@@ -13,7 +13,7 @@ OPEN = Question("q1", "Who wrote Emma?", rewrites=("By whom is Emma?",))
 ON_CONTEXT = Question("q2", "Who rebuilt the wheel?", context="Odile rebuilt it.", rewrites=("By whom?",))
 WITH_CHOICES = Question("q3", "Which is a force?", choices=("5 N", "5 J"), correct=0, rewrites=("Find the force.",))
 REFUSED = Golden(Path(__file__).with_suffix(".jsonl"))
-FILES = "choose builtin:few_shot.yaml, builtin:physics.yaml, builtin:zero_shot.yaml or a file of your own"
+FILES = "choose builtin:few_shot.yaml, builtin:physics.yaml, builtin:zero_shot.yaml or your own file"
 ASKS_FOR_FIVE = "Rewrite the question in 5 radically different ways.\nQuestion: Who wrote Emma?"
 BEES = "Rewrite the question in 5 radically different ways.\nQuestion: What do bees collect from flowers?"
 OF_BEES = (

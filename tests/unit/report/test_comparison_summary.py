@@ -115,7 +115,10 @@ def test_in_the_terminal_the_table_fits_and_names_the_flag_for_the_other_runs(
 def test_a_narrow_terminal_says_which_figures_of_a_comparison_it_leaves_out(capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("COLUMNS", "60")
     print_comparison(compare(frs_runs()), tmp_path)
-    assert "hidden in this narrow window: unbroken facts, greedy accuracy; --all prints all" in capsys.readouterr().out
+    assert (
+        "hidden because the window is narrow: unbroken facts, greedy accuracy; --all prints all"
+        in capsys.readouterr().out
+    )
     monkeypatch.setenv("COLUMNS", "120")
     print_comparison(compare(frs_runs()), tmp_path)
     assert "not in this" not in capsys.readouterr().out

@@ -24,7 +24,7 @@ def test_a_kind_is_held_most_firmly_only_where_its_mean_is_above_each_other_by_a
         np.concatenate([mean + spread for mean in means.values()]), np.repeat(list(means), 40), None
     )
     told = (
-        r"is most robust on one type of question, Human \(mean FRS 0\.800, n = 40; p = [\de.-]+ after Holm's "
+        r"is most robust on questions of the type Human \(mean FRS 0\.800, n = 40; p = [\de.-]+ after Holm's "
         r"correction for 6 pairs"
     )
     assert re.fullmatch(rf"{told} of types\)", said)

@@ -21,7 +21,7 @@ def test_lines_of_json_are_read_with_their_places_but_for_those_that_are_empty(f
     ("line", "reason"),
     [
         ('{"a":', "Expecting value at column 6"),
-        ("[" * 100_000, "nested too deep at column 1"),
+        ("[" * 100_000, "nested too deeply at column 1"),
         ("1" * 5_000, "Exceeds the limit (4300 digits) for integer string conversion"),
     ],
 )
@@ -39,7 +39,7 @@ def test_json_says_what_it_says():
 
 @pytest.mark.parametrize("deep", ["[" * 100_000 + "]" * 100_000, '{"a":' * 100_000 + "1" + "}" * 100_000])
 def test_json_nested_without_end_is_refused_as_any_that_is_broken(deep: str):
-    with pytest.raises(json.JSONDecodeError, match="nested too deep"):
+    with pytest.raises(json.JSONDecodeError, match="nested too deeply"):
         parsed_json(deep)
 
 
@@ -61,7 +61,7 @@ def test_ordinary_questions_and_log_probabilities_are_parsed():
 def test_json_is_read_up_to_a_size(tmp_path: Path):
     (tmp_path / "a.json").write_text("[1]")
     assert read_json(tmp_path / "a.json", 3) == [1]
-    with pytest.raises(UserError, match=r"a\.json has 0 MiB, more than the limit of 0 MiB for JSON"):
+    with pytest.raises(UserError, match=r"a\.json is 0 MiB, more than the limit of 0 MiB for JSON"):
         read_json(tmp_path / "a.json", 2)
     (tmp_path / "a.json").write_text("[1")
     with pytest.raises(json.JSONDecodeError):

@@ -153,7 +153,7 @@ async def exact_reply(request: Request, client: LogprobClient) -> Reply:
     compute = _answers if enumeration.choices is None else choice_answers
     answers, points = await compute(request, enumeration, client)
     if not answers:
-        raise UnansweredError("garbled", "the responses contain no answer")
+        raise UnansweredError("garbled", "the responses contain no answers")
     answers = [each if each.served_model else each._replace(**usage.names) for each in answers]
     answers[0] = answers[0]._replace(
         prompt_tokens=usage.prompt, completion_tokens=usage.completion, cached_tokens=usage.cached

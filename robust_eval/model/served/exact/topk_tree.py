@@ -312,7 +312,7 @@ def _log(probability: Floats) -> Floats:
 
 
 DEVIATION = 0.5
-"""Deviation of an additional draw in the standard error, so that few equal draws are not certain."""
+"""Deviation of an additional draw in the standard error, so that few identical draws are not certain."""
 
 
 def summed_draw(

@@ -358,7 +358,7 @@ def test_a_reply_without_choices_is_garbled(server: ScriptedServer, body: Body) 
         completion(said(7)),  # type: ignore[arg-type]
         completion(said("Paris", finish_reason=["stop"])),  # type: ignore[arg-type]
     ],
-    ids=["nested too deep", "nested too deep as well", "parts of a text", "a number", "a list of reasons"],
+    ids=["nested too deeply", "nested too deeply as well", "parts of a text", "a number", "a list of reasons"],
 )
 def test_a_reply_that_is_strange_is_garbled(server: ScriptedServer, body: Any) -> None:
     assert unanswered(server, replied(body)).kind == "garbled"
