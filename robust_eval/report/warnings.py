@@ -52,7 +52,7 @@ def warnings(result: Result) -> Iterator[Caution]:
         yield Caution(f"Without a reply: {text}.", "The same command retries those that failed.")
     if text := unread(counts):
         has_remedy = unread_reasons(counts).keys() == {NOT_ENDED_COUNT}  # the text has the remedy
-        remedy_text = "" if has_remedy else "Change the reader, or the templates in sampler.*.prompts."
+        remedy_text = "" if has_remedy else "Change the reader, or the templates in sampler.prompts."
         yield Caution(f"No answer was found in {text}.", remedy_text)
     if text := uncertain(counts):
         yield Caution(f"{text}.", f"{remedy(result)}.")
@@ -96,7 +96,7 @@ def sampling_warnings(result: Result) -> Iterator[Caution]:
         )
         yield Caution(
             f"{subject} were truncated by the length limit, and graded without the truncated part.",
-            "Raise sampler.*.max_new_tokens, unless answers come at the start of replies.",
+            "Raise sampler.max_new_tokens, unless answers come at the start of replies.",
         )
 
 
