@@ -34,10 +34,14 @@ NARROW = 72
 """Width in characters below which a table of metrics has no column for intervals."""
 WIDE = 200
 """Width in characters if the output is not a terminal."""
+UNLIMITED = 10_000
+"""Width in characters in which every table fits."""
 WORD = 40
 """Maximum characters of an unbroken word in a label."""
-LABEL, KEPT, METRIC = 12, 14, 18
-"""Minimum widths of a label, of the number of questions that a run kept, and of a metric with its interval."""
+PADDING = 3
+"""Characters between two cells: a border between two spaces."""
+LABEL, GROUP, KEPT, METRIC = 12, 5, 11, 15
+"""Minimum widths of a label, its group, the number of questions that a run kept, and a metric above its interval."""
 
 
 def print_summary(result: Result, folder: Path, store: str, ui_command: str | None) -> None:
@@ -143,11 +147,17 @@ def print_comparison(compared: Comparison, folder: Path, all_runs: bool = False)
     """Print a comparison: the runs' main metrics (as many as fit, or all), the verdict, and the path of the page."""
     console = terminal()
     words = [word for label in compared.labels for word in label.split() or [""]]
-    longest = min(WORD, max(map(len, words)))  # only longer words are broken
-    fitting = max(1, (console.width - max(longest, LABEL) - KEPT) // METRIC)
+    others = [KEPT, *([GROUP] if "group" in opening_table(compared, 1, 1).header else [])]
+    width = console.width - PADDING - 1 - sum(PADDING + each for each in others)  # of the label and the metrics
+    longest = min(WORD, max(map(len, words)), max(LABEL, width - PADDING - METRIC))  # only longer words are broken
+    fitting = max(1, (width - max(longest, LABEL)) // (PADDING + METRIC))
     table = opening_table(compared, *((None, None) if all_runs else (min(fitting, MAX_METRICS), MAX_RUNS)))
     console.print()
-    console.print(printed(table, min_width=longest))
+    rich_table = printed(table, min_width=longest)
+    if console.measure(rich_table, options=console.options.update_width(UNLIMITED)).maximum > console.width:
+        for column in rich_table.columns[1:]:  # rich alone narrows them too little for the minimum of the first
+            column.max_width = METRIC
+    console.print(rich_table)
     if len(table.rows) < len(compared.runs):
         console.print(f"{len(compared.runs) - len(table.rows)} more: robust-eval compare RUN … --all")
     if hidden := [name for name in opening_table(compared).header if name not in table.header]:

@@ -96,19 +96,21 @@ def test_without_a_verdict_on_a_pair_there_are_no_letters():
     assert [opening_table(compare(runs)).header for runs in (few, scored)] == [["run", "mean FRS (d = 1)", "kept"]] * 2
 
 
-@pytest.mark.parametrize("columns", [60, 80, 200])
+@pytest.mark.parametrize("columns", [60, 80, 84, 88, 120, 200])
+@pytest.mark.parametrize("name", ["model", f"{'long_' * 6}model, of many words, of which one is long,", "long" * 20])
 def test_in_the_terminal_the_table_fits_and_names_the_flag_for_the_other_runs(
-    tmp_path, capsys, monkeypatch, columns: int
+    tmp_path, capsys, monkeypatch, columns: int, name: str
 ):
     monkeypatch.setenv("COLUMNS", str(columns))
-    compared = compare([run(by / 10, 0.001, f"model {by}") for by in range(8)])
+    compared = compare([run(by / 10, 0.001, f"{name} {by}") for by in range(8)])
     print_comparison(compared, tmp_path)
     table, _, rest = capsys.readouterr().out.partition("┘\n")
     assert max(map(len, table.splitlines())) <= columns
     assert rest.startswith(f"2 more: robust-eval compare RUN … --all\n{SHARED_LETTER}\n")
     print_comparison(compared, tmp_path, all_runs=True)
     whole, _, rest = capsys.readouterr().out.partition("┘\n")
-    assert all(f"model {by}" in whole for by in range(8))
+    if name == "model":
+        assert all(f"model {by}" in whole for by in range(8))
     assert "more" not in rest
 
 
