@@ -29,7 +29,7 @@ def dry_run(checked: Checked, multirun: bool) -> None:
     configs = {", ".join(telling): config for telling, config in jobs(checked.overrides)}
     print_plan({job: deduplicated(stages_of(config), planned) for job, config in configs.items()})
     if len(configs) == 1 and (sentence := expected_interval(*configs.values())):
-        terminal().print(f"{sentence}.")
+        terminal().print_sentence(f"{sentence}.")
 
 
 def print_plan(plans: Mapping[str, Sequence[Stage]]) -> None:
@@ -41,14 +41,14 @@ def print_plan(plans: Mapping[str, Sequence[Stage]]) -> None:
     stages = [stage for plan in plans.values() for stage in plan]
     workload = total(stages)
     if not workload.answers:
-        console.print("nothing to request: all answers are in the store")
+        console.print_sentence("nothing to request: all answers are in the store")
         return
     terms = [stage.model.config.service_limits() for stage in stages if stage.missing]
     served = any(each.max_concurrency for each in terms)
     if len(plans) > 1:
         for number, (job, plan) in enumerate(plans.items()):
-            console.print(f"{job}: {in_words(plan, is_counted_elsewhere=number > 0)}")
-        console.print(f"total: {in_words(stages)}; requests that several jobs share are counted once")
+            console.print_sentence(f"{job}: {in_words(plan, is_counted_elsewhere=number > 0)}")
+        console.print_sentence(f"total: {in_words(stages)}; requests that several jobs share are counted once")
     else:
         console.print(_plan_table(stages, served, bool(workload.cost)))
     complete = sum(stage.requests - len(stage.missing) for stage in stages)
@@ -56,29 +56,31 @@ def print_plan(plans: Mapping[str, Sequence[Stage]]) -> None:
     cached = [f"all answers to {complete:,} other prompts of these stages"] * bool(complete)
     cached += [f"{partial:,} answers to the same prompts"] * bool(partial and len(plans) == 1)
     if cached:
-        console.print(f"In the store, and not counted: {enumerated(cached, 'and')}.")
-    console.print("Prompt tokens are estimated; completion tokens are the maximum.")
+        console.print_sentence(f"In the store, and not counted: {enumerated(cached, 'and')}.")
+    console.print_sentence("Prompt tokens are estimated; completion tokens are the maximum.")
     if len(plans) == 1 and any(stage.is_upper_bound for stage in stages):
-        console.print("≤ marks an upper bound: the number depends on answers that are not available yet.")
+        console.print_sentence("≤ marks an upper bound: the number depends on answers that are not available yet.")
     for sentence in server_warnings(stages) if len(plans) == 1 else ():
-        console.print(f"{sentence}.")
+        console.print_sentence(f"{sentence}.")
     if any(each.choices is None for each in terms):
-        console.print("Each answer counts as one request; the run probes whether one request can return several.")
+        console.print_sentence(
+            "Each answer counts as one request; the run probes whether one request can return several."
+        )
     if any(each.batch for each in terms):
-        console.print("Time: a batch takes up to 24 hours, and each stage waits for the previous one.")
+        console.print_sentence("Time: a batch takes up to 24 hours, and each stage waits for the previous one.")
     elif workload.seconds:
-        console.print(f"Time: at least {duration(workload.seconds)}, given the per-minute limits.")
+        console.print_sentence(f"Time: at least {duration(workload.seconds)}, given the per-minute limits.")
     elif served:
         max_concurrency = max(each.max_concurrency or 0 for each in terms)
-        console.print(
+        console.print_sentence(
             f"Time: no rate limit is set; with {max_concurrency} concurrent requests of one second each, the run takes "
             f"{duration(workload.requests / max_concurrency)}."
         )
     if workload.cost and (sentence := _other_price(workload.cost, terms)):
-        console.print(sentence)
+        console.print_sentence(sentence)
     budgets = {budget for each in terms if (budget := each.spending.budget) is not None}
     for budget in sorted(budget for budget in budgets if (workload.cost or 0) > budget):
-        console.print(f"The run stops when it reaches its budget of {budget:,.10g} USD; you can resume it.")
+        console.print_sentence(f"The run stops when it reaches its budget of {budget:,.10g} USD; you can resume it.")
 
 
 def _other_price(cost: float, terms: Sequence[ServiceLimits]) -> str:
@@ -135,6 +137,6 @@ def cancel_batches(checked: Checked, multirun: bool) -> None:
                 if stage.missing and stage.model.config.remote:
                     sentences |= dict.fromkeys(stage.model.cancelled(stage.missing, entries))
     for sentence in sentences:
-        console.print(sentence)
+        console.print_sentence(sentence)
     if not sentences:
-        console.print("this run has no batches in progress")
+        console.print_sentence("this run has no batches in progress")

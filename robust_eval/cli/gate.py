@@ -251,9 +251,9 @@ def _print(report: Report, folder: Path) -> None:
     console.print(report.headline)
     for sentence in (*report.decision.reasons, report.saved):
         if sentence:
-            console.print(sentence)
+            console.print_sentence(sentence)
     if report.differing:
-        console.print(f"settings that differ: {listed(report.differing)}")
+        console.print_sentence(f"settings that differ: {listed(report.differing)}")
     for table in tables(report)[:1] if report.decision.metrics else ():
         shown = titled(table.title)
         columns = len(table.header) - 1  # margins are said above, and would be too much for 80 characters
@@ -265,7 +265,7 @@ def _print(report: Report, folder: Path) -> None:
         console.print(shown)
     facts = report.facts
     if report.shared:
-        console.print(
+        console.print_sentence(
             f"individual facts, not part of the verdict: {len(facts.forgotten):,} forgotten, {len(facts.learned):,} "
             f"learned, {len(facts.less_robust):,} less robust"
         )

@@ -52,11 +52,11 @@ def print_summary(result: Result, folder: Path, store: str, ui_command: str | No
     console.print()
     print_metrics(title, [row for score in metrics for row in headline_rows(score)], folder, console)
     if warning := few_kept(result):
-        console.print(warning)
+        console.print_sentence(warning)
     if text := unasked(result):
-        console.print(text)
+        console.print_sentence(text)
     for each in sampling_warnings(result):
-        console.print(f"{each.problem} {each.remedy}".rstrip())
+        console.print_sentence(f"{each.problem} {each.remedy}".rstrip())
     for score in result.scores.values():
         print_tables(score, console)
     counts = result.counts()
@@ -65,13 +65,13 @@ def print_summary(result: Result, folder: Path, store: str, ui_command: str | No
     )
     has_costs = has_rewrites or "loaded.server" in result.description
     if has_costs and (text := _token_usage(counts, result.description.get("loaded.cost"))):
-        console.print(text)
+        console.print_sentence(text)
     if text := unanswered(counts):
-        console.print(f"no answer: {text}")
+        console.print_sentence(f"no answer: {text}")
     if text := unread(counts):
-        console.print(f"no answer found in {text}")
+        console.print_sentence(f"no answer found in {text}")
     for text in not_known(result):
-        console.print(text)
+        console.print_sentence(text)
     if text := uncertain(counts):
         console.print(f"{text}; {remedy(result, str(folder))}")
     console.print(f"report:  {folder / 'report.html'}")
@@ -102,7 +102,7 @@ def print_tables(score: Score, console: Console) -> None:
     for table in score.presentation.tables:
         console.print(printed(table))
     for note in score.presentation.notes:
-        console.print(note)
+        console.print_sentence(note)
 
 
 def printed(table: Table, min_width: int | None = None) -> RichTable:
@@ -161,13 +161,13 @@ def print_comparison(compared: Comparison, folder: Path, all_runs: bool = False)
     if len(table.rows) < len(compared.runs):
         console.print(f"{len(compared.runs) - len(table.rows)} more: robust-eval compare RUN … --all")
     if hidden := [name for name in opening_table(compared).header if name not in table.header]:
-        console.print(f"hidden because the window is narrow: {', '.join(hidden)}; --all prints all")
+        console.print_sentence(f"hidden because the window is narrow: {', '.join(hidden)}; --all prints all")
     if SHARED_LETTER in table.note:
-        console.print(SHARED_LETTER)
+        console.print_sentence(SHARED_LETTER)
     for text in opening(compared)[0]:
-        console.print(text)
+        console.print_sentence(text)
     if warning := few(*compared.smallest_sample):
-        console.print(warning)
+        console.print_sentence(warning)
     console.print(f"comparison: {folder / COMPARISON_PAGE}")
 
 

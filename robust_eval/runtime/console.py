@@ -6,6 +6,7 @@ import math
 import os
 import signal
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -37,6 +38,12 @@ class Console(console.Console):
     def render_str(self, text: str, **settings: Any) -> Text:
         """Make a text printable for the console; rich calls this for all texts, those in cells of tables included."""
         return super().render_str(printable_lines(text), **settings)
+
+    def print_sentence(self, text: str) -> None:
+        """Print a sentence, at a terminal in lines that end between words; a command or path is printed unbroken."""
+        if self.is_terminal:
+            text = textwrap.fill(text, self.width, break_long_words=False, break_on_hyphens=False)
+        self.print(text)
 
     def on_broken_pipe(self) -> NoReturn:
         """Exit silently when the console's reader has ended (``| head``), with the status of SIGPIPE."""

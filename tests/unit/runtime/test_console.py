@@ -49,6 +49,17 @@ def test_lines_of_ours_stay_lines(capsys: pytest.CaptureFixture[str]):
     assert capsys.readouterr().out == "one\ntwo\n"
 
 
+@pytest.mark.parametrize("at_terminal", [True, False])
+def test_a_sentence_is_broken_at_a_terminal_alone_and_only_between_words(at_terminal: bool):
+    console = Console()
+    console.file, console.width, console._force_terminal = io.StringIO(), 20, at_terminal
+    console.print_sentence("a sentence of a few words, and /a/path/that/is/not/broken")
+    shown = console.file.getvalue()
+    breaks = shown.count("\n")
+    assert breaks == (3 if at_terminal else 1)
+    assert " ".join(shown.split()) == "a sentence of a few words, and /a/path/that/is/not/broken"
+
+
 def test_a_reader_who_has_gone_ends_it_quietly_as_sigpipe_would(monkeypatch: pytest.MonkeyPatch):
     reading, writing = os.pipe()
     os.close(reading)
