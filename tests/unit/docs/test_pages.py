@@ -48,6 +48,12 @@ def test_every_link_leads_somewhere(page: str):
         assert not anchor or anchor in anchors(file.read_text(encoding="utf-8")), target
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_no_comment_begins_a_line_of_text(page: str):
+    """Markdown ends the paragraph there, and takes the line for HTML."""
+    assert re.findall(r"^ {0,3}<!--.*?-->.+", PAGES[page], flags=re.MULTILINE) == []
+
+
 def anchors(text: str) -> set[str]:
     """What GitHub calls the headings of a page, and the anchors set by hand."""
     titles = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
