@@ -90,7 +90,7 @@ class Dominant(NamedTuple):
 
 def dominant_letter(questions: Sequence[Question], baseline: pa.Table) -> Dominant | None:
     """Return the letter of more than half of the greedy answers, if it is right in significantly fewer of these
-    questions (one-sided binomial test at 1 %); None where there is none.
+    questions (McNemar's test, one-sided and exact, at 1 %); None where there is none.
     """
     keys = {each.id: LETTERS[each.correct] for each in questions if each.choices and each.correct is not None}
     labels = [(label, keys[name]) for name, label in rows(baseline, "question_id", "label") if name in keys]
@@ -99,9 +99,10 @@ def dominant_letter(questions: Sequence[Question], baseline: pa.Table) -> Domina
         return None
     ((letter, times),) = Counter(label for label, _ in answers).most_common(1)
     right = sum(key == letter for _, key in answers)
+    discordant = [label == letter for label, key in answers if (label == letter) != (key == letter)]
     from scipy import stats  # it takes half a second, which most runs need not spend
 
-    rare = stats.binomtest(times, len(answers), right / len(answers), alternative="greater").pvalue < RARE
+    rare = bool(discordant) and stats.binomtest(sum(discordant), len(discordant), alternative="greater").pvalue < RARE
     return Dominant(letter, times, len(answers), right) if 2 * times > len(answers) and rare else None
 
 

@@ -137,6 +137,11 @@ def test_a_letter_dominates_that_is_answered_far_more_often_than_it_is_right(key
     assert dominant_letter(*multiple_choice(keys, labels)) == expected
 
 
+@pytest.mark.parametrize(("answers", "dominates"), [(1, False), (6, False), (7, True)])
+def test_a_letter_that_is_never_right_dominates_only_if_there_are_answers_enough(answers: int, dominates: bool):
+    assert (dominant_letter(*multiple_choice("A" * answers, "E" * answers)) is not None) == dominates
+
+
 def test_no_letter_dominates_free_text():
     asked = [Question("q", "?", answers=("C",))]
     _, baseline = multiple_choice("C", "C")
