@@ -268,8 +268,8 @@ def unread(counts: Mapping[str, float]) -> str:
         "; raise model.max_completion_tokens (server) or model.thinking_budget (local model; not with sampler=thinking)"
     )
     remedy = remedy if NOT_ENDED_COUNT in counts_by_reason else ""
-    total = sum(counts_by_reason.values())
-    consequence = "which does not count as right" if round(total) == 1 else "none of which counts as right"
+    total = sum(map(round, counts_by_reason.values()))  # of the numbers that are shown
+    consequence = "which does not count as right" if total == 1 else "none of which counts as right"
     return f"{_counted(total, 'reply', 'replies')}, {consequence} ({reasons}){remedy}"
 
 
