@@ -342,8 +342,7 @@ class _Trees:
         """Yield, for each tree, the accuracy at every temperature, with standard error and bounds, and the answers."""
         variance = np.zeros_like(self._lower)
         for before, level in zip(self._levels[-2::-1], self._levels[:0:-1], strict=True):
-            for tree, rows in level.of_each_tree():
-                variance[tree] += _variance(level, rows)
+            variance += _variances(level, len(variance))
             np.add.at(before.value, level.parents, level.value)
         trees = np.concatenate([ended.tree for ended in self._ended])
         right = np.concatenate([ended.sides != WRONG for ended in self._ended])
@@ -360,11 +359,8 @@ class _Trees:
             curve = Curve(np.array(self._temperatures), root, np.sqrt(variance[tree]), *bounds)
             of_tree = order[starts[tree] : starts[tree + 1]]
             weights = normalize_to_accuracy(right[of_tree], masses[of_tree], np.clip(root, *bounds))
-            answers = [
-                EnumeratedAnswers(is_right, weight, tokens[row], reasons[row], paths[row])
-                for is_right, weight, row in zip(right[of_tree].tolist(), weights, of_tree.tolist(), strict=True)
-            ]
-            yield Enumerated(answers, curve)
+            fields = ([column[row] for row in of_tree.tolist()] for column in (tokens, reasons, paths))
+            yield Enumerated([*map(EnumeratedAnswers, right[of_tree].tolist(), weights, *fields)], curve)
 
 
 def _held(sets: TokenSets, places: Ids, size: int) -> Mask:
@@ -379,20 +375,22 @@ def _holds(ids: Ids, token: int) -> bool:
     return place < len(ids) and int(ids[place]) == token
 
 
-def _variance(level: TreeLevel, rows: slice) -> Floats:
-    """Return (T,) the variance component of the estimate from thinning one level of one tree.
+def _variances(level: TreeLevel, trees: int) -> Floats:
+    """Return (trees, T) the variance components of the estimates from thinning one level of the trees.
 
-    It is that of multi-stage Poisson sampling with the same probabilities, slightly above that of a systematic sample:
-    terms of later stages are weighted by the probability that their ancestors were kept (Raj 1966). If few prefixes
-    carry all the weight, their prior variance is averaged with the observed one.
+    They are those of multi-stage Poisson sampling with the same probabilities, slightly above those of a systematic
+    sample: terms of later stages are weighted by the probability that their ancestors were kept (Raj 1966). If few
+    prefixes of a tree carry all the weight, their prior variance is averaged with the observed one.
     """
-    thinned = rows.start + np.flatnonzero(level.keep_probability[rows] < 1)
-    value, weight = level.value[thinned], level.weight[thinned]
+    thinned = np.flatnonzero(level.keep_probability < 1)
+    tree, value, weight = level.tree[thinned], level.value[thinned], level.weight[thinned]
+    first = np.flatnonzero(np.diff(tree, prepend=-1))
     left_out = (level.ancestor_probability * (1 - level.keep_probability))[thinned, None]
-    observed = (left_out * value**2).sum(axis=0)
-    assumed = (left_out * (level.prior_sd[thinned, None] * weight) ** 2).sum(axis=0)
-    squares = (weight**2).sum(axis=0)
-    effective = np.divide(weight.sum(axis=0) ** 2, squares, out=np.zeros_like(squares), where=squares > 0)
+    terms = left_out * value**2, left_out * (level.prior_sd[thinned, None] * weight) ** 2, weight, weight**2
+    observed, assumed, total, squares = np.zeros((4, trees, weight.shape[1]))
+    for sums, values in zip((observed, assumed, total, squares), terms, strict=True):
+        sums[tree[first]] = np.add.reduceat(values, first) if len(first) else 0
+    effective = np.divide(total**2, squares, out=np.zeros_like(squares), where=squares > 0)
     return np.asarray((effective * observed + PRIOR * assumed) / (effective + PRIOR))
 
 
