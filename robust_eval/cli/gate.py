@@ -94,7 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "baseline",
         metavar="BASELINE",
-        help="folder of a run, name of a baseline, or id in MLflow; or the first of two logs of another harness",
+        help="folder of a run, name of a baseline, or id in MLflow; or the first of two logs from another harness",
     )
     parser.add_argument(
         "words",

@@ -56,7 +56,7 @@ def main() -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = command_parser(
         "import",
-        "Score logs of inspect_ai (.eval, .json), lm-eval (samples_*.jsonl), OpenAI batches (requests and "
+        "Score logs from inspect_ai (.eval, .json), lm-eval (samples_*.jsonl), OpenAI batches (requests and "
         "outputs, .jsonl), HELM (scenario_state.json) and Every Eval Ever, or folders of them.",
     )
     parser.add_argument(

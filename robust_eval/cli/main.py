@@ -37,7 +37,7 @@ COMMANDS = {
     "graders": Command("graders", "compare graders with human labels"),
     "show": Command("compare:show", "print the metrics of a finished run"),
     "plot": Command("plot", "redraw all figures of a run"),
-    "import": Command("import_logs", "score logs of other harnesses"),
+    "import": Command("import_logs", "score logs from other harnesses"),
     "export": Command("export_run", "write a run for other harnesses, or as CSV"),
     "train-question-types": Command("train_question_types", "train a classifier of question types"),
     "help": Command("help", "list options, explain settings: help model=recorded"),

@@ -25,7 +25,7 @@ FIGURE = "margins"
 MAX_LISTED = 50
 """Single facts of a kind in Markdown and the page; verdict.json has all."""
 READING = (
-    "The difference of each metric with its interval, and the zone beyond its margin; further right is better. A "
+    "The difference in each metric with its interval, and the zone beyond its margin; further right is better. A "
     "metric passes if it has enough facts and its interval is outside the zone."
 )
 DECIDE_NOTHING = "The list of individual facts does not affect the verdict."

@@ -126,18 +126,18 @@ class PrefixStates:
         return _encoded(text)
 
     def next(self, state: bytes, token: bytes) -> bytes | None:
-        """Return the canonical prefix after one more token if it is plain: a word in no answer and no rule behind other
-        words, or more letters of such a word.
+        """Return the canonical prefix after one more token, if it is plain: a word in no answer and no rule, after such
+        words, or more letters of one; else None.
         """
         word = token.removeprefix(b" ")
-        clear = self._placeholder and self._masks_last_word and state in (self._other_words, self._in_other_word)
+        clear = self._placeholder and self._masks_last_word and state in (self._behind_plain_words, self._in_plain_word)
         if not (clear and word.isalpha()):
             return None
-        if state == self._in_other_word and len(word) == len(token):
+        if state == self._in_plain_word and len(word) == len(token):
             return state
         lower = word.decode().lower()
-        is_other = len(lower) > 2 and lower not in self._answers and f"\n{lower}" not in _ALL_RULES
-        return self._in_other_word if is_other else None
+        is_plain = len(lower) > 2 and lower not in self._answers and f"\n{lower}" not in _ALL_RULES
+        return self._in_plain_word if is_plain else None
 
     def of_reply(self, reply: bytes) -> str:
         """Return the canonical prefix for a whole reply: it is right, and stays right, where ``reply`` does."""
@@ -339,12 +339,12 @@ class PrefixStates:
         return re.compile(rf"{self._placeholder}(?:[ ,.;!)]+(?:{words}))+(?=[ ,.;!)])")
 
     @cached_property
-    def _other_words(self) -> bytes:
+    def _behind_plain_words(self) -> bytes:
         """Canonical prefix after words in no answer."""
         return _encoded(f"{self._placeholder} ")
 
     @cached_property
-    def _in_other_word(self) -> bytes:
+    def _in_plain_word(self) -> bytes:
         """Canonical prefix within or behind a word in no answer, before a boundary."""
         return _encoded(f"{self._placeholder} {self._placeholder}")
 

@@ -92,7 +92,7 @@ def _temperatures(records: Sequence[Path]) -> Iterator[tuple[tuple[str, Any], fl
         try:
             record = read_json(file)
         except ValueError as problem:
-            raise UserError(f"{file} is not a record of Every Eval Ever: {first_line(problem)}") from problem
+            raise UserError(f"{file} is not an Every Eval Ever record: {first_line(problem)}") from problem
         if not isinstance(record, dict) or "evaluation_results" not in record:
             continue
         for result in of_kind(record, "evaluation_results", list, str(file)):

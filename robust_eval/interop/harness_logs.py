@@ -123,9 +123,9 @@ def collect(files: Sequence[Path]) -> list[Collected]:
     for file in files:
         if (harness := harness_of(file)) is None:
             raise UserError(
-                f"{file} is not a supported log: pass .eval or JSON logs of inspect_ai, samples_*.jsonl of lm-eval, "
-                "requests and outputs of OpenAI batches (.jsonl), scenario_state.json of HELM, or Every Eval Ever "
-                "(.json, .jsonl)"
+                f"{file} is not a supported log: pass inspect_ai logs (.eval, .json), lm-eval samples "
+                "(samples_*.jsonl), OpenAI batch requests and outputs (.jsonl), a HELM scenario_state.json, or Every Eval "
+                "Ever records (.json, .jsonl)"
             )
         logs[harness].append(file)
     requests, outputs = logs["batch_request"], logs["batch_output"]

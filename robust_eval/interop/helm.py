@@ -29,7 +29,7 @@ def read_helm(file: Path) -> Iterator[LoggedAnswer]:
     try:
         scenario = read_json(file)
     except ValueError as problem:
-        raise UserError(f"{file} is not a complete scenario state of HELM: {first_line(problem)}") from problem
+        raise UserError(f"{file} is not a complete HELM scenario state: {first_line(problem)}") from problem
     spec = of_kind(scenario, "adapter_spec", dict, str(file))
     perturbations: dict[str, list[str]] = {}
     originals: dict[str, str] = {}

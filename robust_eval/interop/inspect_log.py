@@ -58,7 +58,7 @@ def read_inspect(file: Path) -> Iterator[LoggedAnswer]:
         from zstandard import ZstdError
     except ImportError as problem:
         raise UserError(
-            f"{file} is a log of inspect_ai, which is not installed: pip install 'robust_eval[inspect]'"
+            f"{file} is an inspect_ai log, but inspect_ai is not installed: pip install 'robust_eval[inspect]'"
         ) from problem
     try:
         _refuse_large(file)
@@ -66,7 +66,7 @@ def read_inspect(file: Path) -> Iterator[LoggedAnswer]:
     except UserError:
         raise
     except (*_BROKEN, zipfile.BadZipFile, zlib.error, ZstdError) as problem:
-        raise UserError(f"{file} is not a complete log of inspect_ai: {reason(problem)}") from problem
+        raise UserError(f"{file} is not a complete inspect_ai log: {reason(problem)}") from problem
     config = header.eval.model_generate_config.merge(header.plan.config)
     answers: list[tuple[LoggedAnswer, Any]] = []
     scorers: dict[str, bool] = {}
@@ -77,7 +77,7 @@ def read_inspect(file: Path) -> Iterator[LoggedAnswer]:
                 raise ValueError(f"a sample must be an object, not {excerpt(raw)}")
             sample = EvalSample.model_validate({name: value for name, value in raw.items() if name not in _UNUSED})
         except (*_BROKEN, RecursionError) as problem:
-            raise UserError(f"{where}: not a sample of inspect_ai: {reason(problem)}") from problem
+            raise UserError(f"{where}: not an inspect_ai sample: {reason(problem)}") from problem
         temperature = temperature_of(_last_temperature(raw, config.temperature), where)
         for name, score in (sample.scores or {}).items():
             is_model = name.rpartition("/")[2].startswith("model_graded") or "grading" in (score.metadata or {})

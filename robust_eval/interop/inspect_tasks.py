@@ -200,7 +200,7 @@ class TrialEarlyStopping(EarlyStopping):
                 if each == sample_id:
                     return None if verdict is None else f"the fact {verdict}"
                 if verdict in ("breaks", "unknown"):
-                    return f"the fact {verdict} at t = {level:g}"
+                    return f"the fact {'has no replies' if verdict == 'unknown' else verdict} at t = {level:g}"
         return None
 
 

@@ -41,7 +41,7 @@ def corrected_score(corrections: Sequence[Correction]) -> Score | None:
 
 
 ABSTENTION_RATES = tuple(
-    share_spec(f"abstention.{name}", f"{name} of the detection of abstentions", shown=RUN, mean=False)
+    share_spec(f"abstention.{name}", f"{name} of abstention detection", shown=RUN, mean=False)
     for name in ("sensitivity", "specificity")
 )
 """Specs of the sensitivity and specificity of the outcome ``abstained``, from labels."""

@@ -83,7 +83,7 @@ _SUFFICIENT = MetricSpec(
 )
 ADDED = MetricSpec(
     "thinking.added_tokens",
-    "tokens of the largest budget minus those of the smallest",
+    "tokens used with the largest budget minus those used with the smallest",
     shown=RUN,
     form=".1f",
     explained="The mean difference in the tokens of an answer with its trace, paired by question.",
@@ -101,7 +101,7 @@ COUNTS = {
     "known": count_spec("thinking.count.known", "facts right with at least one budget"),
     "unknown": count_spec(
         "thinking.count.unknown",
-        "facts wrong with every budget",
+        "facts answered incorrectly with every budget",
         left_out="Facts without a breaking budget, because they are wrong with every budget",
     ),
 }

@@ -362,8 +362,8 @@ def question_types(axes: Axes, run: FigureData) -> None:
 
 @run_figure(
     "Mean score for each d",
-    "A larger d makes initial entropy cost more; unbroken facts score 1 for every d, so read the mean with "
-    "their share.",
+    "A larger d makes initial entropy cost more; by default, unbroken facts score 1 for every d, so read the mean "
+    "with their share.",
     "Fastowski et al., Fig. 10 to 12",
     lambda run: len(run.by_parameter(FRS)) > 1 and _has_scores(run),
 )

@@ -144,7 +144,7 @@ class Challenge(KnownFacts):
         answers = ordered_answers(questions, pa.concat_tables(tables))
         if is_stored and not answers.num_rows:
             raise UserError(
-                "sampler.challenge.challenges has no sentence that fits an answer of this data set: add one"
+                "sampler.challenge.challenges has no sentence that fits the answers in this data set: add one"
             )
         return Answers(answers)
 

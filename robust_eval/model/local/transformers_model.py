@@ -321,8 +321,8 @@ class TransformersModel(LanguageModel):
                 if not cache_agrees_with_plain_passes(self.model, sequences[-1]):
                     self._rows = WholeSequences
                     log.warning(
-                        "model %s: its forward passes with a cache are wrong in this version of transformers; using "
-                        "passes over whole sequences, which are slower",
+                        "model %s: its forward passes with a cache give wrong results in this version of transformers; "
+                        "using passes over whole sequences, which are slower",
                         self.config.name,
                     )
         return bool(self._packs)

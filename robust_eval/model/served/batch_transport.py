@@ -390,7 +390,10 @@ class BatchTransport:
                 wait = min(backoff(attempt, problem.retry_after), max(shortest, problem.retry_after or 0))
                 outage = self._outage(problem, outage + wait)
                 time.sleep(wait)
-        raise OutageError(f"{self.settings.server} accepts no batch: {last}; the answers so far are in the store")
+        raise OutageError(
+            f"a request to the batch service of {self.settings.server} failed: {last}; "
+            "the answers so far are in the store"
+        )
 
 
 def _in_words(batches: Sequence[SentBatch]) -> str:

@@ -35,7 +35,8 @@ class OpenAI(ServiceSettings):
     def __post_init__(self) -> None:
         if not {"@", "?", "#"}.isdisjoint(self.base_url):
             raise ValueError(
-                "base_url must not contain a secret: name the environment variable of the key in api_key_env"
+                "base_url must not contain a secret: set api_key_env to the name of the environment variable that "
+                "holds the key"
             )
         if not _is_address(self.base_url):
             raise ValueError(f"base_url must be an address such as http://localhost:8000/v1, not {self.base_url}")

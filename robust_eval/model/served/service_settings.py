@@ -147,7 +147,7 @@ class ServiceSettings(ModelConfig):
         if any(isinstance(budget.most, str) for budget in budgets) and self.max_completion_tokens is None:
             return (
                 "sampler.thinking.budgets are words, which do not limit the length of a reply: set "
-                "model.max_completion_tokens, the maximum of reasoning and answer together"
+                "model.max_completion_tokens, which limits reasoning and answer together"
             )
         return None
 

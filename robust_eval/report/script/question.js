@@ -46,7 +46,7 @@ const settings = () =>
   element(
     "details",
     {},
-    element("summary", {}, "the settings of its requests"),
+    element("summary", {}, "request settings"),
     element("dl", {}, ...Object.entries(data.settings).map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, quoted(value))))),
   );
 

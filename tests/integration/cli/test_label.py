@@ -150,7 +150,7 @@ def test_all_answers_labelled_the_corrected_figures_are_those_of_the_labels(run:
 def test_labels_of_abstentions_tell_how_many_the_grader_finds(run: Path, label: Label):
     printed = label(run, "--sample", 30, "--labeller", "ann", typed="a\n" * 3 + "w\n" * 27)
     found = summary(run)
-    assert re.search(r"Sensitivity of the detection of abstentions: 0.0 % \(0.0 % to 70.8 %\); labels: \d+.", printed)
+    assert re.search(r"Sensitivity of abstention detection: 0.0 % \(0.0 % to 70.8 %\); labels: \d+.", printed)
     assert (found["abstention.sensitivity"], found["abstention.specificity"]) == (0, 1)
 
     label(run, "--sample", 30, "--labeller", "ann", "--read", relabelled(run, "wrong"))

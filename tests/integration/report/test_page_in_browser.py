@@ -497,7 +497,7 @@ def test_cut_replies_and_disagreement_are_kinds_where_there_are_any(
     box = first.bounding_box() or {}
     assert first.evaluate("(cell) => getComputedStyle(cell, '::before').content") == '"t = 0.2: "'
     assert 0 <= box["x"] <= NARROW - box["width"]  # on the screen without scrolling
-    page.get_by_text("the settings of its requests").click()
+    page.get_by_text("request settings").click()
     assert page.locator(".detail dd").get_by_text("made-up").is_visible()
     page.get_by_text("the raw replies").first.click()
     assert page.locator(".raw pre").first.inner_text() == "answer 5"

@@ -302,7 +302,7 @@ def test_an_upload_that_never_comes_through_ends_the_run_and_names_no_batch(
     server: BatchServer, store: SqliteStore, caplog: pytest.LogCaptureFixture
 ):
     server.faults["upload"] = ["lost"] * 9
-    with pytest.raises(UserError, match="accepts no batch"):
+    with pytest.raises(UserError, match="a request to the batch service of"):
         ask(config(server, retries=2), store, questions(3))
     assert not [message for message in caplog.messages if "in progress" in message]
     assert told(ask(config(server, retries=9), store, questions(3))) == without_batches(server, questions(3))
