@@ -52,7 +52,8 @@ _ALPHANUMERIC_RUNS = re.compile(r"[\W_]+")
 _LETTERS = re.compile(r"(?:^|[^\w.])(?:[^\W\d_](?:\.\s?|\s))*([^\W\d_])?$")  # "U", "U.S" or "J. R. ": may be initials
 _DOCTOR = re.compile(r"(?<![^\W_])ph(?:\.\s?)?$")  # "Ph" or "Ph.", before the "D" or ".D" of an initial
 _UNSEGMENTED_END = re.compile(f"[{UNSEGMENTED}\uac00-\ud7a3]\\Z")
-_ARTICLE = re.compile(r"(?<![^\W_])(?:a|an|the)(?![^\W_])")
+_REMOVED_OR_MOVED = re.compile(r"(?<![^\W_])(?:a|an|the)(?![^\W_])|['^\d]")
+"""Parts that normalisation takes out of a text, or puts elsewhere: articles, possessives, footnotes, days."""
 _NO_DIGITS = re.compile(r"\D+")
 _NO_LETTERS = "".join(map(chr, range(48))) + ":;<=>?@[\\]^_`{|}~–—‐’‘“”…"
 _FOREIGN_LETTERS = re.compile(rf"(?P<unsegmented>[{UNSEGMENTED}])|(?![a-z])[^\W\d_]")
@@ -178,7 +179,7 @@ class AnswerMatcher:
                 return True
             if any(map(letters.__contains__, self._number_words)):
                 return True
-        if not (self._compounds and _ARTICLE.search(text)):
+        if not (self._compounds and _REMOVED_OR_MOVED.search(text)):
             return False
         joined = normalize(text, self._accents).replace(" ", "")
         return any(word in joined for word in self._compounds)
@@ -191,6 +192,8 @@ class AnswerMatcher:
         state = _LONG_RUN.sub(r"\1\1\1", text)
         if self._ascii and not state.isascii():
             state = _FOREIGN_LETTERS.sub(_foreign_stand_in, state)
+        if not self._ascii:  # with foreign letters, each reply has a form of its own
+            return True, self._stays_right(state)
         if state not in self._stays:
             self._stays[state] = self._stays_right(state)
         return True, self._stays[state]
@@ -403,7 +406,7 @@ class _Lexicon:
         return _ids(self._texts.matching(re.compile(rf"[^\w]*(?:(?:[ex][+-]?)?\d|{words})")))
 
     def numbers_with(self, word: str) -> Iterable[int]:
-        """Return the tokens of :attr:`number_ids` that normalise to a word, alone or after one ("x-4", "x.4")."""
+        """Return the tokens of :attr:`number_ids` whose normalised form, alone or after letters, has a word ("x-4")."""
         if word.isascii():
             return self._numbers_by_word.get(word, ())
         found = (tokens for form, tokens in self._numbers_by_word.items() if has_words(form, word))

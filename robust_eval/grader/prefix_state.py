@@ -126,8 +126,9 @@ class PrefixStates:
         return _encoded(text)
 
     def next(self, state: bytes, token: bytes) -> bytes | None:
-        """Return the canonical prefix after one more token, if it is plain: a word in no answer and no rule, after such
-        words, or more letters of one; else None.
+        """Return the canonical prefix after one more token, if both are plain; else None.
+
+        A plain prefix ends in words that are in no answer and no rule. A plain token is another one, or continues one.
         """
         word = token.removeprefix(b" ")
         clear = self._placeholder and self._masks_last_word and state in (self._behind_plain_words, self._in_plain_word)

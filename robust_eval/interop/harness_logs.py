@@ -124,8 +124,8 @@ def collect(files: Sequence[Path]) -> list[Collected]:
         if (harness := harness_of(file)) is None:
             raise UserError(
                 f"{file} is not a supported log: pass inspect_ai logs (.eval, .json), lm-eval samples "
-                "(samples_*.jsonl), OpenAI batch requests and outputs (.jsonl), a HELM scenario_state.json, or Every Eval "
-                "Ever records (.json, .jsonl)"
+                "(samples_*.jsonl), OpenAI batch requests and outputs (.jsonl), a HELM scenario_state.json, or "
+                "Every Eval Ever records (.json, .jsonl)"
             )
         logs[harness].append(file)
     requests, outputs = logs["batch_request"], logs["batch_output"]

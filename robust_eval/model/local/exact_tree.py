@@ -84,11 +84,11 @@ class TreeLevel:
     def __len__(self) -> int:
         return len(self.tree)
 
-    def of_each_tree(self) -> Iterator[tuple[int, slice]]:
-        """Yield the index of each tree that has prefixes at this level, with their rows."""
-        trees, first = np.unique(self.tree, return_index=True)
-        for tree, (start, stop) in zip(trees.tolist(), pairwise([*first.tolist(), len(self)]), strict=True):
-            yield tree, slice(start, stop)
+    def of_each_tree(self) -> Iterator[slice]:
+        """Yield the rows of each tree that has prefixes at this level."""
+        _, first = np.unique(self.tree, return_index=True)
+        for start, stop in pairwise([*first.tolist(), len(self)]):
+            yield slice(start, stop)
 
 
 class _Children(NamedTuple):
@@ -208,7 +208,7 @@ class _Trees:
     def _batches(self, rows: int) -> Iterator[tuple[int, int]]:
         """Yield the first row and the end of batches of whole trees, with at most ``rows`` prefixes (or one tree)."""
         first = end = 0
-        for _, of_tree in self._level.of_each_tree():
+        for of_tree in self._level.of_each_tree():
             if end > first and of_tree.stop - first > rows:
                 yield first, end
                 first = end

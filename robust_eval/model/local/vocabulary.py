@@ -159,7 +159,7 @@ class NextTokenClassifier:
         return self._sets[key]
 
     def extended(self, text: bytes, token: int) -> bytes:
-        """Return ``text`` with one more token; the longer text is not read anew if its state follows from the token."""
+        """Return ``text`` with one more token; keep its state if the matcher can derive it from that of ``text``."""
         raw = self._vocabulary.texts.raw[token]
         longer = text + raw
         if longer not in self._states and not self._vocabulary.stop:

@@ -127,6 +127,24 @@ def test_each_next_token_has_the_same_outcome_after_all_prefixes_of_a_state(answ
                 assert one.tolist() == other.tolist(), (prefix, state)
 
 
+@pytest.mark.parametrize(
+    ("answer", "prefix", "token"),
+    [
+        ("beekeeper", "“bee's keep", "er"),
+        ("beekeeper", "bee's keep", "er"),
+        ("beekeeper", "— bee² keep", "er"),
+        ("mayflower", "“may 4 flow", "er"),
+        ("bee keeper", "“bee a keep", "er"),
+        ("Sputnik 1", "à Sputnik", " one"),
+        ("mp3", "“mp", " three"),
+    ],
+)
+def test_a_token_completes_an_answer_whatever_normalisation_takes_out_of_it(answer: str, prefix: str, token: str):
+    rule = matcher(answer)
+    found = rule.next_tokens(prefix.encode(), TokenTexts([token.encode()]))
+    assert found.right.tolist() == [rule.right(prefix + token)] == [True]
+
+
 def test_the_state_after_a_word_of_no_answer_and_no_rule_follows_from_the_state_before():
     rule = matcher("Roman", "5")
     state = rule.state(b" The plain")

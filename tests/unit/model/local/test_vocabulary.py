@@ -2,6 +2,7 @@ from collections.abc import Sequence
 from itertools import product
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -168,19 +169,23 @@ def as_lists(sets: TokenSets) -> list[list[int]]:
 def test_tokens_are_classified_after_an_extended_text_as_after_the_same_text_at_once(
     first_line: bool, stop: tuple[bytes, ...]
 ):
-    words = vocabulary(stop, first_line)
-    matcher = AnswerMatcher(("paris", "q"))
-    continuing = [token for token in range(len(PIECES)) if first_line or not words.ends[token]]
+    pieces = [*PIECES, b" word", b"word", b"\nword", b"  word", b" other", b" may", b" Lyon"]
+    words = vocabulary(stop, first_line, pieces)
+    matcher = AnswerMatcher(("paris", "q", "lyon 5"))
+    continuing = [token for token in range(len(pieces)) if first_line or not words.ends[token]]
+    derived: list[bytes | None] = []
+    next_state = matcher.next_state
     for tokens in product(continuing, repeat=2):
         classifier, text = NextTokenClassifier(matcher, words), b""
-        for token in tokens:
-            text = classifier.extended(text, token)
-        assert text == b"".join(PIECES[token] for token in tokens)
-        found, expected = (
-            each.classify(text, last=False) for each in (classifier, NextTokenClassifier(matcher, words))
-        )
-        if not (first_line and b"\n" in text.lstrip()):  # such an answer has ended
-            assert [ids.tolist() for ids in found] == [ids.tolist() for ids in expected], text
+        with patch.object(matcher, "next_state", lambda *given: derived.append(next_state(*given)) or derived[-1]):
+            for token in tokens:
+                text = classifier.extended(text, token)
+        assert text == b"".join(pieces[token] for token in tokens)
+        if first_line and b"\n" in text.lstrip():
+            continue  # such an answer has ended
+        found, expected = classifier.classify(text, False), NextTokenClassifier(matcher, words).classify(text, False)
+        assert [ids.tolist() for ids in found] == [ids.tolist() for ids in expected], text
+    assert stop or sum(state is not None for state in derived) > len(continuing)
 
 
 @pytest.mark.parametrize("removes_spaces", [True, False])
