@@ -8,6 +8,7 @@ from docutils import nodes
 from latex2mathml.converter import convert
 from pygments.lexers.special import TextLexer
 from sphinx.application import Sphinx
+from sphinx.errors import ExtensionError
 from sphinx.ext.napoleon import Config, NumpyDocstring
 
 from robust_eval import __version__
@@ -65,9 +66,15 @@ def make_accessible(app: Sphinx, problem: Exception | None) -> None:
 
 
 def mathml(formula: str, display: str = "inline") -> str:
-    """Return a formula as MathML, which browsers draw without a script, that is, without a network too."""
-    spaced = re.sub(r"\\(ln|log)(_\w)? ", r"\\\1\2\\, ", formula)
-    return convert(spaced, display=display)
+    """Return a formula as MathML, which browsers render without scripts or network access.
+
+    ExtensionError for a command that the converter does not know, which it would print.
+    """
+    spaced = re.sub(r"\\(ln|log)(_(?:\w|\{[^}]*\}))? ", r"\\\1\2\\, ", formula)
+    converted: str = convert(spaced, display=display)
+    if "\\" in converted:
+        raise ExtensionError(f"the formula {formula!r} has a command that latex2mathml does not convert: {converted}")
+    return converted
 
 
 def visit_math(translator: Any, node: nodes.math) -> None:
@@ -77,7 +84,11 @@ def visit_math(translator: Any, node: nodes.math) -> None:
 
 
 def visit_math_block(translator: Any, node: nodes.math_block) -> None:
-    """Write a formula on lines of its own, which the keyboard can scroll."""
+    """Write a formula on lines of its own, which the keyboard can scroll; ExtensionError for a label, which would be
+    lost.
+    """
+    if node.get("label"):
+        raise ExtensionError(f"the formula {node.astext()!r} has a label, which is not shown: remove it")
     translator.body.append(f'<div class="math" tabindex="0">{mathml(node.astext(), "block")}</div>\n')
     raise nodes.SkipNode
 

@@ -54,6 +54,11 @@ class AnswerFile:
         UserError names the first wrong row.
         """
         columns = self._typed(self._raw())
+        if "temperature" in self.columns and "temperature" not in columns and temperature is None:
+            raise UserError(
+                f"{self.path} contains no temperatures, because column {self._theirs('temperature')!r} is empty: fill "
+                "it, or set sampler.recorded.temperature to the temperature of all answers"
+            )
         if ("temperature" in columns) == (temperature is not None):
             raise UserError(
                 f"{self.path} has a column of temperatures: remove sampler.recorded.temperature"

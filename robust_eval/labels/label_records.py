@@ -140,7 +140,7 @@ FIELDS = ("question", "answers", "choices", "correct_choice", "incorrect", "repl
 EVOUNA_FIELDS = ("set", "question", "accepted", "model", "reply", "human")
 """Fields of the human verdicts of EVOUNA (Wang et al., 2023); set and model make the slice."""
 _EVOUNA_NAMES = {"answers": "accepted", "correct": "human"}
-"""EVOUNA's names of fields that it names differently."""
+"""Field names in EVOUNA, where they differ."""
 
 
 class RunReading(NamedTuple):

@@ -279,7 +279,7 @@ def unread_reasons(counts: Mapping[str, float]) -> dict[str, float]:
     for outcome in ("refused", "empty"):
         if count := counts.get(f"greedy.outcomes.{outcome}", 0) + counts.get(f"outcomes.{outcome}", 0):
             reasons[outcome] = count
-    return {reason: n for reason, n in reasons.items() if n >= 0.5}  # enumerated: probabilities
+    return {reason: n for reason, n in reasons.items() if round(n) > 0}  # enumerated: probabilities
 
 
 def _counted(count: float, one: str, several: str | None = None) -> str:

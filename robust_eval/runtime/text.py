@@ -12,7 +12,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from decimal import ROUND_HALF_UP, Decimal, localcontext
+from decimal import ROUND_CEILING, ROUND_HALF_UP, Decimal, localcontext
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -174,10 +174,11 @@ def duration(seconds: float) -> str:
 def cost_bound(dollars: float) -> str:
     """Format an upper bound of a cost in US dollars, rounded up: a request with a price does not cost 0.
 
-    >>> cost_bound(0.00001), cost_bound(0.3), cost_bound(1234.5678)
-    ('0.001', '0.300', '1,234.568')
+    >>> cost_bound(0), cost_bound(4e-10), cost_bound(0.3), cost_bound(1.0000000004), cost_bound(1234.5678)
+    ('0.000', '0.001', '0.300', '1.001', '1,234.568')
     """
-    return f"{math.ceil(round(dollars * 1000, 6)) / 1000:,.3f}"
+    with localcontext(rounding=ROUND_CEILING):
+        return f"{Decimal(str(dollars)):,.3f}"
 
 
 _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^a-zA-Z0-9]+")
