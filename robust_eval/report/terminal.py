@@ -6,6 +6,7 @@ from pathlib import Path
 from shlex import quote
 
 import pyarrow.compute as pc
+from rich.cells import cell_len
 from rich.console import JustifyMethod
 from rich.table import Table as RichTable
 
@@ -34,14 +35,14 @@ NARROW = 72
 """Width in characters below which a table of metrics has no column for intervals."""
 WIDE = 200
 """Width in characters if the output is not a terminal."""
-UNLIMITED = 10_000
-"""Width in characters in which every table fits."""
 WORD = 40
 """Maximum characters of an unbroken word in a label."""
 PADDING = 3
 """Characters between two cells: a border between two spaces."""
 LABEL, GROUP, KEPT, METRIC = 12, 5, 11, 15
-"""Minimum widths of a label, its group, the number of questions that a run kept, and a metric above its interval."""
+"""Widths for which a comparison leaves room: of a label, its group, the number of questions that a run kept, and a
+metric above its interval, whose number of questions may be on a line of its own. A narrower window divides its width.
+"""
 
 
 def print_summary(result: Result, folder: Path, store: str, ui_command: str | None) -> None:
@@ -105,12 +106,12 @@ def print_tables(score: Score, console: Console) -> None:
         console.print_sentence(note)
 
 
-def printed(table: Table, min_width: int | None = None) -> RichTable:
-    """Return a table for the terminal; ``min_width`` is that of its first column."""
+def printed(table: Table) -> RichTable:
+    """Return a table for the terminal."""
     rich_table = titled(table.title)
     for column, name in enumerate(table.header):
         justify: JustifyMethod = "left" if column < table.names else "right"
-        rich_table.add_column(name, justify=justify, overflow="fold", min_width=None if column else min_width)
+        rich_table.add_column(name, justify=justify, overflow="fold")
     for row in table.rows:
         rich_table.add_row(*("\n".join(filter(None, [cell.value, cell.interval])) for cell in row))
     return rich_table
@@ -149,14 +150,12 @@ def print_comparison(compared: Comparison, folder: Path, all_runs: bool = False)
     words = [word for label in compared.labels for word in label.split() or [""]]
     others = [KEPT, *([GROUP] if "group" in opening_table(compared, 1, 1).header else [])]
     width = console.width - PADDING - 1 - sum(PADDING + each for each in others)  # of the label and the metrics
-    longest = min(WORD, max(map(len, words)), max(LABEL, width - PADDING - METRIC))  # only longer words are broken
+    longest = min(WORD, max(map(cell_len, words)))
     fitting = max(1, (width - max(longest, LABEL)) // (PADDING + METRIC))
     table = opening_table(compared, *((None, None) if all_runs else (min(fitting, MAX_METRICS), MAX_RUNS)))
     console.print()
-    rich_table = printed(table, min_width=longest)
-    if console.measure(rich_table, options=console.options.update_width(UNLIMITED)).maximum > console.width:
-        for column in rich_table.columns[1:]:  # rich alone narrows them too little for the minimum of the first
-            column.max_width = METRIC
+    rich_table = printed(table)
+    _fit(rich_table, table.names, longest, console)
     console.print(rich_table)
     if len(table.rows) < len(compared.runs):
         console.print(f"{len(compared.runs) - len(table.rows)} more: robust-eval compare RUN … --all")
@@ -169,6 +168,23 @@ def print_comparison(compared: Comparison, folder: Path, all_runs: bool = False)
     if warning := few(*compared.smallest_sample):
         console.print_sentence(warning)
     console.print(f"comparison: {folder / COMPARISON_PAGE}")
+
+
+def _fit(table: RichTable, names: int, longest: int, console: Console) -> None:
+    """Set the widths of a comparison that is wider than the window, if there is room for labels and intervals.
+
+    Labels shrink first, to their ``longest`` word; then the widest metrics, to that of an interval; then labels again.
+    Otherwise the widths are left to rich, which narrows the widest columns whatever they hold.
+    """
+    widths = [max(console.measure(each).maximum for each in [col.header, *col.cells]) for col in table.columns]
+    label, metrics = widths[0], widths[names:-1]
+    room = console.width - 1 - PADDING * len(widths) - sum(widths[1:names]) - widths[-1]  # of the label and the metrics
+    while label + sum(metrics) > room and sum(metrics) > room - longest and max(metrics, default=0) > METRIC:
+        metrics[metrics.index(max(metrics))] -= 1
+    label = min(label, room - sum(metrics))
+    if label >= min(widths[0], LABEL):
+        for column, width in zip([table.columns[0], *table.columns[names:-1]], [label, *metrics], strict=True):
+            column.width = width
 
 
 def titled(title: str, *columns: str, left: Sequence[str] = ()) -> RichTable:

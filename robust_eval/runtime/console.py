@@ -6,7 +6,6 @@ import math
 import os
 import signal
 import sys
-import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -27,6 +26,8 @@ log = logging.getLogger(__name__)
 
 HEARTBEAT = 60.0
 """Seconds between the lines on a stage where no bar is drawn."""
+DEFAULT_WIDTH = 80
+"""Width in characters if the environment says that the window has none."""
 
 
 class Console(console.Console):
@@ -34,15 +35,18 @@ class Console(console.Console):
 
     def __init__(self, stderr: bool = False) -> None:
         super().__init__(stderr=stderr, highlight=False, soft_wrap=True, markup=False, emoji=False)
+        if self.width < 1:  # COLUMNS=0, at which rich prints nothing
+            self.width = DEFAULT_WIDTH
 
     def render_str(self, text: str, **settings: Any) -> Text:
         """Make a text printable for the console; rich calls this for all texts, those in cells of tables included."""
         return super().render_str(printable_lines(text), **settings)
 
     def print_sentence(self, text: str) -> None:
-        """Print a sentence, at a terminal in lines that end between words; a command or path is printed unbroken."""
+        """Print a sentence, at a terminal in lines that end between words; words are never broken."""
         if self.is_terminal:
-            text = textwrap.fill(text, self.width, break_long_words=False, break_on_hyphens=False)
+            lines = self.render_str(text, overflow="ignore").wrap(self, self.width)  # print alone would not wrap
+            text = "\n".join(line.plain.rstrip() for line in lines)
         self.print(text)
 
     def on_broken_pipe(self) -> NoReturn:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from comparison_by_hand import frs_runs, measured
 from golden import Golden
+from rich.cells import cell_len
 
 from robust_eval.report.comparison_summary import SHARED_LETTER, opening
 from robust_eval.report.comparison_tables import opening_table
@@ -96,7 +97,7 @@ def test_without_a_verdict_on_a_pair_there_are_no_letters():
     assert [opening_table(compare(runs)).header for runs in (few, scored)] == [["run", "mean FRS (d = 1)", "kept"]] * 2
 
 
-@pytest.mark.parametrize("columns", [60, 80, 84, 88, 120, 200])
+@pytest.mark.parametrize("columns", [40, 50, 60, 70, 80, 84, 88, 120, 200])
 @pytest.mark.parametrize("name", ["model", f"{'long_' * 6}model, of many words, of which one is long,", "long" * 20])
 def test_in_the_terminal_the_table_fits_and_names_the_flag_for_the_other_runs(
     tmp_path, capsys, monkeypatch, columns: int, name: str
@@ -114,6 +115,30 @@ def test_in_the_terminal_the_table_fits_and_names_the_flag_for_the_other_runs(
     assert "more" not in rest
 
 
+@pytest.mark.parametrize("all_runs", [False, True])
+def test_the_tables_of_a_comparison_fit_every_terminal(tmp_path, capsys, monkeypatch, all_runs: bool):
+    llama = compare([run(by / 10, 0.001, f"meta-llama/Llama-3.1-8B-Instruct {by}") for by in range(3)])
+    figures = compare(frs_runs())
+    for columns in range(40, 201, 5):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        for compared in (llama, figures):
+            print_comparison(compared, tmp_path, all_runs)
+            table, _, _ = capsys.readouterr().out.partition("┘\n")
+            assert max(map(len, table.splitlines())) <= columns
+            if compared is llama and columns >= 80:
+                assert table.count("0.000 to 1.000, n = 32") == 3
+                assert table.count("meta-llama/Llama-3.1-8B-Instruct") == 3
+
+
+def test_labels_in_wide_characters_fit_the_terminal(tmp_path, capsys, monkeypatch):
+    compared = compare([run(by / 10, 0.001, f"{'模型' * 9} {by}") for by in range(3)])
+    for columns in (40, 60, 80):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        print_comparison(compared, tmp_path)
+        table, _, _ = capsys.readouterr().out.partition("┘\n")
+        assert max(map(cell_len, table.splitlines())) <= columns
+
+
 def test_a_narrow_terminal_says_which_figures_of_a_comparison_it_leaves_out(capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("COLUMNS", "60")
     print_comparison(compare(frs_runs()), tmp_path)
@@ -123,7 +148,7 @@ def test_a_narrow_terminal_says_which_figures_of_a_comparison_it_leaves_out(caps
     )
     monkeypatch.setenv("COLUMNS", "120")
     print_comparison(compare(frs_runs()), tmp_path)
-    assert "not in this" not in capsys.readouterr().out
+    assert "hidden because" not in capsys.readouterr().out
 
 
 def test_a_setting_of_a_servers_own_truncation_counts_as_one():

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from json_lines import cases
+from rich.cells import cell_len
 from rich.console import Console as RichConsole
 from rich.progress import Progress
 from rich.table import Table
@@ -58,6 +59,25 @@ def test_a_sentence_is_broken_at_a_terminal_alone_and_only_between_words(at_term
     breaks = shown.count("\n")
     assert breaks == (3 if at_terminal else 1)
     assert " ".join(shown.split()) == "a sentence of a few words, and /a/path/that/is/not/broken"
+
+
+def test_a_sentence_is_measured_in_cells_and_as_it_is_printed():
+    for text in ("模型 的 回答 没有 包含 任何 可以 评分 的 内容", "a\x1b b\x1b c\x1b d\x1b e\x1b f\x1b"):
+        console = Console()
+        console.file, console.width, console._force_terminal = io.StringIO(), 20, True
+        console.print_sentence(text)
+        lines = console.file.getvalue().splitlines()
+        assert 10 < max(map(cell_len, lines)) <= 20
+        assert " ".join(lines) == text.replace("\x1b", "\\x1b")
+
+
+@pytest.mark.parametrize("force", [True, False])
+def test_a_window_without_width_hides_nothing(force: bool, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", "0")
+    console = Console()
+    console.file, console._force_terminal = io.StringIO(), force
+    console.print_sentence("a sentence")
+    assert console.file.getvalue() == "a sentence\n"
 
 
 def test_a_reader_who_has_gone_ends_it_quietly_as_sigpipe_would(monkeypatch: pytest.MonkeyPatch):
