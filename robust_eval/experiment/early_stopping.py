@@ -38,7 +38,7 @@ def refuse_early_stopping(file: RecordedAnswers, metrics: Mapping[str, Metric]) 
     for name, rule in file.early_stopping.items():
         thresholds, reasons = _thresholds_and_reasons(metrics, file.conditions(), name)
         if reasons or thresholds != [rule.threshold]:
-            reason = "; ".join(reasons) or f"metric.frs.threshold={thresholds[0]:g} needs other answers"
+            reason = "; ".join(reasons) or f"metric.frs.threshold={thresholds[0]:g} needs different answers"
             raise UserError(
                 f"{file.file}: {reason}, but its sampler ({name}) stopped early (sampler.early_stop=true) and has only "
                 f"the answers that breaking temperatures at metric.frs.threshold={rule.threshold:g} need: repeat the "

@@ -174,8 +174,8 @@ def collected_answers(model: str, task: str, answers: Sequence[LoggedAnswer]) ->
         first_version = questions.setdefault(question.id, question)
         if first_version != question:
             raise UserError(
-                f"{answer.where}: an earlier question with the same id has another text, another right answer, or its "
-                "choices in another order"
+                f"{answer.where}: an earlier question with the same id has different text, a different right answer, "
+                "or its choices in a different order"
             )
         if answer.ungraded:
             reasons.setdefault(question.id, answer.ungraded)

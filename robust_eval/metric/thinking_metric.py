@@ -48,18 +48,17 @@ SHARE_BETWEEN = MetricSpec(
     limits=(-math.inf, 1.0),
     mean=False,
     short="variance share between traces",
-    explained="The share of the variance of correctness that lies between traces; the rest lies between the answers "
-    "after one trace.",
+    explained="The share of the variance of correctness that lies between traces; the rest lies within traces.",
 )
 SHARE_WITHIN = MetricSpec(
     "thinking.share_within",
-    "share of the variance between answers after one trace",
+    "share of the variance within traces",
     limits=(0.0, math.inf),
     shown=RUN,
     mean=False,
 )
 BETWEEN = MetricSpec("thinking.between", "variance of correctness between traces", shown=RUN)
-WITHIN = MetricSpec("thinking.within", "variance of correctness after a trace", limits=(0.0, math.inf), shown=RUN)
+WITHIN = MetricSpec("thinking.within", "variance of correctness within traces", limits=(0.0, math.inf), shown=RUN)
 KAPPA = MetricSpec(
     "thinking.kappa", "Fleiss' κ between traces", limits=(-math.inf, 1.0), more_is_better=True, mean=False
 )

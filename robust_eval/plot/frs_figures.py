@@ -59,8 +59,8 @@ def facts_of(run: FigureData) -> Facts:
 
 @run_figure(
     "Every fact under three perturbations",
-    "Facts in the upper left are robust by all three methods; a diamond marks a fact answered correctly in every "
-    "wording.",
+    "Facts in the upper left withstand temperature and repetition; a diamond marks a fact answered correctly in every "
+    "wording, and in the upper left, a fact that is robust by all three methods.",
     "not in the papers, which have no questions in common",
     lambda run: "profile" in run.tables and "frs" in run.tables["profile"].column_names,
 )

@@ -95,9 +95,9 @@ def accuracy_by_budget(axes: Axes, run: FigureData) -> None:
 
 
 @run_figure(
-    "Variance between traces and after one trace",
-    "High points are questions whose answer depends on the reasoning trace; for those on the right, answers vary after "
-    "the same trace.",
+    "Variance between and within traces",
+    "High points are questions whose answer depends on the reasoning trace; for those on the right, answers vary even "
+    "with the same trace.",
     "analysis of variance, not in the papers",
     lambda run: "thinking" in run.tables and not np.isnan(run.tables["thinking"]["between"].to_numpy()).all(),
 )
@@ -110,6 +110,6 @@ def variance_of_questions(axes: Axes, run: FigureData) -> None:
     axes.plot([0, _MAX_VARIANCE], [_MAX_VARIANCE, 0], color=GREY, linestyle=":", linewidth=1, label="maximum")
     axes.scatter(x, y, s=4 if many else 30, alpha=0.5, color=BLUE, rasterized=many, clip_on=False, **OUTLINE)
     axes.axhline(0, color=GREY, linewidth=0.8)
-    axes.set(xlabel="variance of the answers after one trace", ylabel="variance between traces")
-    axes.set_title(f"Variance between traces and after one trace (n = {len(x)})")
+    axes.set(xlabel="variance within traces", ylabel="variance between traces")
+    axes.set_title(f"Variance between and within traces (n = {len(x)})")
     axes.legend()

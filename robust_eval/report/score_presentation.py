@@ -334,9 +334,9 @@ def reasoning(score: Score, questions: Sequence[Question]) -> Presentation:
     elif not math.isnan(share.value):
         sentence += (
             f"; {score.formatted(point(thinking.SHARE_BETWEEN.name, t), '.0%')} of the variance of correctness "
-            "lies between traces, the rest between the answers after one trace"
+            "lies between traces, the rest within traces"
         )
-    unknown = "The source of variance is unknown: set at least two traces per question and two answers after each."
+    unknown = "The source of variance is unknown: set at least two traces per question and two answers per trace."
     about = (
         "the smallest budget such that enough answers are right with it and with every larger one"
         f"{thinking.counted(budgets)}, {at_words(t)}; undefined if the largest is too small"

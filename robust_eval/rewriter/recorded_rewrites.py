@@ -114,7 +114,7 @@ def _by_id(original_questions: Sequence[_SquadQuestion], rewritten: Sequence[_Sq
     for number, rewrite in enumerate(rewritten, start=1):
         same = [question for question in questions[rewrite.id] if question.context == rewrite.context]
         if not same:
-            problem = "has another context" if questions[rewrite.id] else "is missing"
+            problem = "has a different context" if questions[rewrite.id] else "is missing"
             return [], f"question {number} has the id {rewrite.id}, which {problem} in the other file"
         if same[0].answers and rewrite.answers and not same[0].answers & rewrite.answers:
             return [], f"question {number} has the id {rewrite.id}, which has different answers in the other file"

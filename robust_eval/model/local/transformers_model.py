@@ -73,9 +73,9 @@ class TransformersModel(LanguageModel):
             "threads": torch.get_num_threads(),
             "linear": self._linear,
             "prefixes": {
-                None: "not asked yet",
+                None: "not probed yet",
                 True: "packed",
-                False: "a row each" if self._rows is PrefixRows else "a row each, without a cache",
+                False: "one row per prefix" if self._rows is PrefixRows else "one row per prefix, without a cache",
             }[self._packs],
             "attention": "answer_tree" if self._packs else self.model.config._attn_implementation,
             "prompt_style": self.config.prompt_style,

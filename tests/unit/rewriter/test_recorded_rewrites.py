@@ -213,12 +213,12 @@ def test_paraphrases_with_ids_of_other_questions_are_paired_by_order_if_their_an
         ),
         (
             paragraphs("What", back=True, ids=5),
-            "question 1 has the id id9, which has another context in the other file",
+            "question 1 has the id id9, which has a different context in the other file",
             "the questions at position 1 have different answers",
         ),
         (
             paragraphs("What", ids=1, answers=False),
-            "question 5 has the id id5, which has another context in the other file",
+            "question 5 has the id id5, which has a different context in the other file",
             "the questions at position 1 share their context with others, without distinct answers",
         ),
         (

@@ -521,9 +521,9 @@ def test_answers_that_need_not_be_whole_end_once_they_are_right_whatever_follows
 @pytest.mark.parametrize(
     ("architecture", "prefixes"),
     [
-        ("mistral_short_window", "a row each"),
-        ("gemma3_short_window", "a row each"),
-        *((architecture, "a row each, without a cache") for architecture in WRONG_WITH_A_CACHE),
+        ("mistral_short_window", "one row per prefix"),
+        ("gemma3_short_window", "one row per prefix"),
+        *((architecture, "one row per prefix, without a cache") for architecture in WRONG_WITH_A_CACHE),
     ],
 )
 def test_a_window_that_only_the_answers_exceed_is_respected_and_a_cache_that_is_wrong_is_not_used(
