@@ -221,13 +221,13 @@ class Thinking(KnownFacts):
 
 
 def _grid(budgets: Sequence[Any]) -> list[Any]:
-    """Return the reasoning budgets, ascending; ValueError unless all are tokens or all are words of services."""
+    """Return the reasoning budgets, ascending; ValueError unless all are tokens or all are effort levels."""
     tokens = [type(budget) is int and 0 <= budget <= MAX_TOKENS for budget in budgets]
     words = [budget in EFFORTS for budget in budgets]
     if not budgets or not (all(tokens) or all(words)):
         raise ValueError(
-            f"budgets must be either all numbers of tokens from 0 to {MAX_TOKENS:,} or all words "
-            f"({', '.join(EFFORTS)}), not {list(budgets)}"
+            f"budgets must be either all numbers of tokens from 0 to {MAX_TOKENS:,} or all effort "
+            f"levels ({', '.join(EFFORTS)}), not {list(budgets)}"
         )
     if len(set(budgets)) < len(budgets):
         raise ValueError(f"budgets must be distinct, not {list(budgets)}")

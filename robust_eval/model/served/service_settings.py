@@ -141,12 +141,12 @@ class ServiceSettings(ModelConfig):
             return f"{self.server} cannot continue a reasoning trace: choose a local model"
         if any(isinstance(budget.most, int) for budget in budgets) and not self.takes_thinking_tokens:
             return (
-                f"{self.server} accepts reasoning budgets as words: set sampler.thinking.budgets to words from its "
+                f"{self.server} accepts only reasoning effort levels: set sampler.thinking.budgets to levels of its "
                 "API, such as [low,medium,high]"
             )
         if any(isinstance(budget.most, str) for budget in budgets) and self.max_completion_tokens is None:
             return (
-                "sampler.thinking.budgets are words, which do not limit the length of a reply: set "
+                "sampler.thinking.budgets are effort levels, which do not limit the length of a reply: set "
                 "model.max_completion_tokens, which limits reasoning and answer together"
             )
         return None
