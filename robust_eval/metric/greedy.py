@@ -26,9 +26,7 @@ SPEC = share_spec(
 GUESSING = MetricSpec(
     "accuracy.guessing", "accuracy of guessing among the choices", limits=SHARE, shown=RUN, mean=False
 )
-CONSTANT = MetricSpec(
-    "accuracy.constant", "accuracy of the most frequent right letter", limits=SHARE, shown=RUN, mean=False
-)
+CONSTANT = MetricSpec("accuracy.constant", "accuracy of the best constant letter", limits=SHARE, shown=RUN, mean=False)
 """Accuracies of a model that knows nothing, on questions with choices."""
 MOST_FREQUENT = replace(SPEC, label="accuracy of the most frequent answers", short="plurality accuracy")
 """The same metric of a model without greedy answers."""
