@@ -51,8 +51,9 @@ ACCESSIBLE = {
     '<aside class="toc-drawer">': '<aside class="toc-drawer" aria-label="this page">',
     "<pre>": '<pre tabindex="0">',
     '<div class="table-wrapper ': '<div tabindex="0" class="table-wrapper ',
+    '<div id="search-results">': '<h1>Search</h1><div id="search-results">',
 }
-"""Tags of the theme that a screen reader or a keyboard cannot use, with their replacements."""
+"""Tags of the theme that a screen reader or a keyboard cannot use, with their replacements; its search has no title."""
 
 
 def make_accessible(app: Sphinx, problem: Exception | None) -> None:

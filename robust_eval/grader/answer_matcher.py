@@ -81,7 +81,7 @@ class AnswerMatcher:
         self._accepted = accepted
         self._accents = accents
         self._stays: dict[str, bool] = {}
-        """Whether right replies are certain to stay so, by their canonical form."""
+        """True for right replies that are certain to stay right, by their canonical form."""
         self._plain = [form for form in accepted if not _DELICATE.search(form)]
         self._delicate = len(self._plain) < len(accepted)
         self._ascii = all(form.isascii() for form in accepted)

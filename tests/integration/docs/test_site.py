@@ -36,3 +36,4 @@ def test_pages_are_accessible_fit_a_phone_and_draw_formulas_without_a_network(tm
             assert [each for each in opened.troubles if each.startswith("network")] == []
             assert opened.page.locator("math").count() == len(FORMULA.findall(markdown(name)))
             opened.page.close()
+        assert Opened(browser, tmp_path / "search.html", NARROW, "dark").violations() == []
