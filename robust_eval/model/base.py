@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby, product
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -405,43 +405,29 @@ def calls(request: Request, choices: int) -> Iterator[Call]:
             yield Call(request, temperature, trials[start : start + choices])
 
 
-Token = TypeVar("Token")
 NEGLIGIBLE = 1e-4
 """Weight below which answers are merged into others."""
 
 
-class EnumeratedAnswers(NamedTuple, Generic[Token]):
-    """Enumerated answers with a common prefix that are all right (or all wrong) after one more token; ``weight`` (T,)
-    is their total probability.
+def normalize_to_accuracy(right: Mask, weights: Floats, accuracy: Floats, prompts: Ids) -> Floats:
+    """Return weights (n, T) of enumerated answers to p prompts, scaled so that those of ``right`` (n,) ones add up to
+    the ``accuracy`` (p, T) of their prompt, and those of wrong ones to the rest.
 
-    ``tokens`` are those of the likeliest, which represents all of them, ``logprobs`` (tokens, T) their
-    log-probabilities.
+    ``prompts`` (n,), ascending, are those of the answers, of which the right ones are first. A negligible weight at a
+    temperature is added to the most probable answer with the same verdict.
     """
-
-    right: bool
-    weight: Floats
-    tokens: tuple[Token, ...]
-    finish_reason: str
-    logprobs: Floats
-
-
-def normalize_to_accuracy(right: Mask, weights: Floats, accuracy: Floats) -> Floats:
-    """Return weights (n, T) of enumerated answers, scaled so that those of ``right`` (n,) ones add up to ``accuracy``
-    (T,), and those of wrong ones to the rest.
-
-    A negligible weight at a temperature is added to the most probable answer with the same verdict.
-    """
-    normalized = np.zeros_like(weights)
-    columns = np.arange(len(accuracy))
-    for side, target in ((right, accuracy), (~right, 1 - accuracy)):
-        if not side.any():
-            continue
-        of_side = weights[side]
-        total = of_side.sum(axis=0)
-        of_side = np.divide(of_side * target, total, out=np.zeros_like(of_side), where=total > 0)
-        negligible = np.where(of_side < NEGLIGIBLE, of_side, 0.0)
-        negligible[of_side.argmax(axis=0), columns] = 0
-        of_side = of_side - negligible
-        of_side[of_side.argmax(axis=0), columns] += negligible.sum(axis=0)
-        normalized[side] = of_side
+    if not len(weights):
+        return weights
+    starts = np.flatnonzero(np.diff(2 * prompts + ~right, prepend=-1))  # of the answers with one verdict
+    side = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(weights)))
+    target = np.where(right[starts, None], accuracy[prompts[starts]], 1 - accuracy[prompts[starts]])
+    total = np.add.reduceat(weights, starts)[side]
+    normalized = np.divide(weights * target[side], total, out=np.zeros_like(weights), where=total > 0)
+    is_largest = normalized == np.maximum.reduceat(normalized, starts)[side]
+    row = np.where(is_largest, np.arange(len(weights))[:, None], len(weights))
+    largest = np.minimum.reduceat(row, starts), np.arange(weights.shape[1])
+    negligible = np.where(normalized < NEGLIGIBLE, normalized, 0.0)
+    negligible[largest] = 0
+    normalized -= negligible
+    normalized[largest] += np.add.reduceat(negligible, starts)
     return normalized

@@ -7,7 +7,6 @@ import torch
 from architectures import tiny
 
 from robust_eval.model.generation import Generation
-from robust_eval.model.local.sampled_tree import TokenPaths
 from robust_eval.model.local.vocabulary import Vocabulary
 from robust_eval.model.token_texts import TokenTexts
 
@@ -28,10 +27,6 @@ def vocabulary(size: int) -> Vocabulary:
 def plain_logits(model: torch.nn.Module, sequence: list[int]) -> torch.Tensor:
     with torch.no_grad():
         return model(input_ids=torch.tensor([sequence]), use_cache=False).logits[0, -1].double()
-
-
-def answers(paths: TokenPaths) -> list[tuple[int, ...]]:
-    return [tuple(row[:length].tolist()) for row, length in zip(paths.tokens, paths.lengths, strict=True)]
 
 
 @cache

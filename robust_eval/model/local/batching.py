@@ -158,8 +158,10 @@ def in_order(encoded: Sequence[tuple[list[int], Request]]) -> list[tuple[list[in
 def _batch_key(request: Request) -> tuple[Any, ...]:
     """Return the properties that requests of one batch share."""
     enumeration = request.enumeration
-    enumerated = (request.max_new_tokens, enumeration.temperatures, enumeration.choices is None) if enumeration else ()
-    return request.first_line, enumerated
+    if enumeration is None:
+        return (request.first_line,)
+    temperatures = request.temperatures, enumeration.temperatures
+    return request.first_line, request.max_new_tokens, temperatures, enumeration.choices is None
 
 
 def blocks(

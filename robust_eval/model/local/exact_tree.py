@@ -15,25 +15,28 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from robust_eval.model.base import Curve, EnumeratedAnswers, Floats, Request, normalize_to_accuracy
+from robust_eval.model.base import Curve, Floats, Request, normalize_to_accuracy
 from robust_eval.model.generation import Generation
 from robust_eval.model.local.device import fetched, rows_per_batch, sent, to_device
 from robust_eval.model.local.draw import answer_uniforms, refuse_undefined
 from robust_eval.model.local.level_outcomes import (
+    BEGUN,
+    OPEN,
+    RIGHT,
     SD_BEGUN,
     SD_OPEN,
     SD_OTHER,
+    SETS,
+    WRONG,
     Outcomes,
     outcomes,
 )
 from robust_eval.model.local.prefixes import Prefixes
 from robust_eval.model.local.tempered import offset_logprobs, possible_masks, tempered_logprobs, tempered_masses
 from robust_eval.model.local.thinning import BLOCK, ThinnedSample, certain_and_random, systematic_shares
-from robust_eval.model.local.vocabulary import NextTokenClassifier, NextTokenSets, TokenSets, Vocabulary
-from robust_eval.model.token_texts import Ids, Mask
+from robust_eval.model.local.vocabulary import NextTokenClassifier, TokenSets, Vocabulary
+from robust_eval.model.token_texts import Ids
 
-RIGHT, WRONG = 0, 1
-"""Columns of ``Outcomes.shares`` for the next tokens that end an answer."""
 OPEN_IS_RIGHT = 0.95
 """Prior probability that an unfinished answer that is right so far stays right ("Paris" may become "Parisian"). The
 sample estimates only the difference: any value is unbiased."""
@@ -55,9 +58,10 @@ class TreeLevel:
     """Level of the trees of a block of questions: n prefixes of one length, with numbers at T temperatures.
 
     ``tree`` (n,), ascending, are the trees of the prefixes, ``parents`` (n,) rows of the previous level, ``tokens`` (n,
-    tokens) and ``texts`` the content of the prefixes, ``paths`` (n, tokens, T) the log-probabilities of their tokens.
-    ``weight`` (n, T) is the probability of a prefix divided by that of keeping it, ``value`` (n, T) the contribution of
-    its subtree to the estimated probability of a right answer, ``prior_sd`` (n,) the prior standard deviation of that.
+    tokens) and ``texts`` the content of the prefixes, ``steps`` (n, T) the log-probabilities of their last tokens,
+    ``logprob`` (n, T) those of all. ``weight`` (n, T) is the probability of a prefix divided by that of keeping it,
+    ``value`` (n, T) the contribution of its subtree to the estimated probability of a right answer, ``prior_sd`` (n,)
+    the prior standard deviation of that.
     ``keep_probability`` (n,) is the probability of keeping a prefix, ``ancestor_probability`` (n,) the product of its
     ancestors'.
     """
@@ -66,7 +70,8 @@ class TreeLevel:
     parents: Ids
     tokens: Ids
     texts: list[bytes]
-    paths: Floats
+    steps: Floats
+    logprob: Floats
     weight: Floats
     value: Floats
     prior_sd: Floats
@@ -78,8 +83,8 @@ class TreeLevel:
         """Return the level of the roots: one prefix without tokens for each tree."""
         tree, tokens, one = np.arange(trees), np.empty((trees, 0), dtype=np.intp), np.ones(trees)
         ones, zeros = np.ones((trees, temperatures)), np.zeros((trees, temperatures))
-        path = np.zeros((trees, 0, temperatures))
-        return cls(tree, tree, tokens, [b""] * trees, path, ones, zeros, np.zeros(trees), one, one)
+        texts, value = [b""] * trees, zeros.copy()
+        return cls(tree, tree, tokens, texts, zeros, zeros, ones, value, np.zeros(trees), one, one)
 
     def __len__(self) -> int:
         return len(self.tree)
@@ -102,26 +107,37 @@ class _Children(NamedTuple):
 
 
 class _Ended(NamedTuple):
-    """Answers that end at one level, m of them, each of which represents all with the same end.
+    """Answers that end at a batch of prefixes, m of them, each of which represents all with the same end.
 
-    ``tree``, ``sides`` (columns of ``Outcomes.shares``), ``masses`` (m, T), ``tokens`` (m, length), ``paths`` (m,
-    length, T), and the finish reasons.
+    The prefixes have ``depth`` tokens, and are ``rows`` (m,) of their level. ``sides`` (m,) are places in ``SETS``,
+    ``masses`` (m, T), ``tokens`` (m,) and ``steps`` (m, T) those of the last token, and ``reasons`` the finish reasons.
     """
 
-    tree: Ids
+    depth: int
+    rows: Ids
     sides: Ids
     masses: Floats
     tokens: Ids
-    paths: Floats
+    steps: Floats
     reasons: list[str]
 
 
 @dataclass(frozen=True)
 class Enumerated:
-    """Result of an exact tree: enumerated answers to one prompt, at the temperatures of its request's enumeration."""
+    """Enumerated answers to one prompt, n of them, and the accuracy curve at the temperatures of its enumeration.
 
-    answers: list[EnumeratedAnswers[int]]
+    Each represents all answers with a common prefix that are right, or wrong, after one more token. ``weights`` (n, T)
+    are their total probabilities at the T temperatures of the request, of which one is not 0. ``trials`` (n,) number
+    the answers. ``tokens`` are those of the likeliest one, ``logprobs`` their log-probabilities, a list for temperature
+    1, and one for each temperature of the request.
+    """
+
     curve: Curve
+    trials: Ids
+    weights: Floats
+    tokens: list[tuple[int, ...]]
+    logprobs: list[list[list[float]]]
+    finish_reasons: list[str]
 
 
 @torch.inference_mode()
@@ -165,10 +181,11 @@ class _Trees:
     ) -> None:
         enumerations = [request.enumeration for request in requests if request.enumeration is not None]
         asked, self._temperatures = requests[0].temperatures, enumerations[0].temperatures
+        self._columns = _columns(requests[0])
         shares = np.array([1.0 if t in asked else CURVE_ONLY_WEIGHT for t in self._temperatures])
         self._temperature_weights = shares * np.exp(-np.array(self._temperatures))
         warmest = max(RANKED_UP_TO, asked[0])
-        self._cold = np.array([t in asked and t <= warmest for t in self._temperatures])
+        self._cold = np.flatnonzero([t in asked and t <= warmest for t in self._temperatures])
         self._classifiers = [NextTokenClassifier(r.matcher, vocabulary) for r in requests if r.matcher is not None]
         self._vocabulary, self._generation = vocabulary, generation
         self._size = -(-len(vocabulary.ends) // BLOCK) * BLOCK  # the vocabulary, filled up
@@ -189,9 +206,10 @@ class _Trees:
         batch_rows = rows_per_batch(len(self._vocabulary.ends), logits.device)
         for step in range(self._depth):
             level, last = self._level, step == self._depth - 1
-            sets = [
+            classes = (
                 self._classifiers[i].classify(t, last) for i, t in zip(level.tree.tolist(), level.texts, strict=True)
-            ]
+            )
+            sets = TokenSets.of_rows([*classes], *SETS)
             children = []
             for first, end in self._batches(batch_rows):
                 occurred: list[list[int]] = []
@@ -199,7 +217,8 @@ class _Trees:
                     pairs = zip(level.tree[first:end].tolist(), level.tokens[first:end].tolist(), strict=True)
                     occurred = [[*prompts[tree], *tokens] for tree, tokens in pairs]
                 batch_logits = self._generation.penalized(logits[first:end], occurred)
-                children.append(self._children(step, first, batch_logits, sets[first:end]))
+                of_batch = sets[len(SETS) * first : len(SETS) * end]
+                children.append(self._children(step, first, batch_logits, of_batch))
             self._descend(sets, *map(np.concatenate, zip(*children, strict=True)))
             if not len(self._level):
                 break
@@ -215,16 +234,15 @@ class _Trees:
             end = of_tree.stop
         yield first, end
 
-    def _children(self, step: int, first: int, logits: Tensor, sets: Sequence[NextTokenSets]) -> _Children:
+    def _children(self, step: int, first: int, logits: Tensor, sets: TokenSets) -> _Children:
         """Count the answers that end at a batch of prefixes, the rows from ``first``; return the kept longer prefixes.
 
         ``logits`` (n, V) follow the prefixes. After the last token there are no longer ones. The device is waited for
         twice: for the candidates, and for the chosen ones.
         """
         level, size, last = self._level, self._size, step == self._depth - 1
-        batch = slice(first, first + len(sets))
-        trees, counts = np.unique(level.tree[batch], return_counts=True)
-        owner, bounds = np.repeat(np.arange(len(trees)), counts), np.cumsum([0, *counts])
+        batch = slice(first, first + len(logits))
+        trees, starts, counts = np.unique(level.tree[batch], return_index=True, return_counts=True)
         budgets, uniforms = self._budgets[trees, step], self._uniforms[trees, step]
         weight = level.weight[batch]
         certain = np.flatnonzero(level.keep_probability[batch] * level.ancestor_probability[batch] == 1)
@@ -243,26 +261,23 @@ class _Trees:
         if last:
             wrong = np.maximum(1 - right, 0)
         level.value[batch] += weight * (right + OPEN_IS_RIGHT * open_)
-        probability = np.exp(level.paths[batch].sum(axis=1))
-        rightly, wrongly = probability * right, probability * wrong
-        for tree, (start, stop) in zip(trees, pairwise(bounds), strict=True):
-            self._lower[tree] += rightly[start:stop].sum(axis=0)
-            self._wrong[tree] += wrongly[start:stop].sum(axis=0)
+        probability = np.exp(level.logprob[batch])
+        self._lower[trees] += np.add.reduceat(probability * right, starts)
+        self._wrong[trees] += np.add.reduceat(probability * wrong, starts)
         rows, sides = np.nonzero(summary.ends >= 0)
         masses = np.stack([right, wrong, OPEN_IS_RIGHT * open_], axis=1)[rows, sides] * weight[rows]
         ends = summary.ends[rows, sides]
 
-        likeliest, likeliest_scores, limits = self._likeliest(summary, weight, owner, budgets)
-        draws, heavy = np.zeros(len(trees), dtype=np.intp), [likeliest]
+        likeliest, likeliest_scores, limits = self._likeliest(
+            summary, weight, np.repeat(np.arange(len(trees)), counts), budgets
+        )
+        draws, kept = np.zeros(len(trees), dtype=np.intp), likeliest
         if not last:
             largest, at, total = summary.largest
-            others = np.isin(at, likeliest, invert=True)
-            for index, (start, stop) in enumerate(pairwise(limits)):
-                rest, left = others[index], budgets[index] - (stop - start)
-                remaining = total[index] - likeliest_scores[start:stop].sum()
-                number, draws[index] = certain_and_random(largest[index, rest], remaining, left)
-                heavy.append(at[index, rest][:number].astype(np.intp))
-        kept = np.concatenate(heavy)
+            left = budgets - np.diff(limits)
+            likeliest_total = np.array([likeliest_scores[start:stop].sum() for start, stop in pairwise(limits)])
+            is_heavy, draws = certain_and_random(largest, np.isin(at, likeliest), total - likeliest_total, left)
+            kept = np.concatenate([likeliest, at[is_heavy].astype(np.intp)])
         chosen = np.concatenate([rows * size + ends, kept])
         shares = systematic_shares(uniforms, draws)
         chosen_places, removed, targets = sent(logits.device, chosen, kept, shares)
@@ -282,7 +297,8 @@ class _Trees:
             np.divide(rest[1] * draws[:, None], rest[2][:, None], out=random, where=drawn)
         keep_probability = np.concatenate([np.ones(len(kept)), np.minimum(random, 1).ravel()])
         ended = len(rows)
-        self._end(first + rows, sides, masses, ends, logprobs[:ended], last)
+        reasons = self._finish_reasons(first + rows, sides, ends, last)
+        self._ended.append(_Ended(step, first + rows, sides, masses, ends, logprobs[:ended], reasons))
         sample = ThinnedSample.of(place[ended:].astype(np.intp), keep_probability)
         return _Children(sample.index + first * size, sample.probability, logprobs[ended:][sample.place])
 
@@ -292,34 +308,39 @@ class _Trees:
 
         ``owner`` (n,) are the trees of the prefixes in the batch.
         """
-        rows = summary.certain
-        mean = (weight[rows][:, None, self._cold] * np.exp(summary.logprobs[..., self._cold])).mean(axis=-1)
-        possible = np.flatnonzero(summary.logprobs.max(axis=-1).ravel() > -np.inf)
-        trees = np.repeat(owner[rows], mean.shape[1])[possible]  # ascending
-        order = possible[np.lexsort((-mean.ravel()[possible], trees))]
+        rows, cold = summary.certain, self._cold
+        row = np.repeat(rows, summary.tokens.shape[1])
+        logits, temperatures = summary.logits.ravel(), [self._temperatures[column] for column in cold]
+        cut = [mask[:, cold] for mask in summary.cut]
+        logprobs = offset_logprobs(logits, summary.highest[row], summary.log_total[row][:, cold], temperatures, cut)
+        mean = (weight[row][:, cold] * np.exp(logprobs)).mean(axis=-1)
+        possible = logits > -np.inf
+        for mask in summary.cut:
+            possible &= mask.any(axis=-1)
+        places = np.flatnonzero(possible)
+        trees = owner[row[places]]  # ascending
+        order = places[np.lexsort((-mean[places], trees))]
         rank = np.arange(len(trees)) - np.searchsorted(trees, trees)
         ranked = rank < (RANKED * budgets).astype(np.intp)[trees]
         order, trees = order[ranked], trees[ranked]
-        places = rows[:, None] * self._size + summary.tokens
         limits = np.searchsorted(trees, np.arange(len(budgets) + 1))
-        return places.ravel()[order], summary.scores.ravel()[order], limits
+        return row[order] * self._size + summary.tokens.ravel()[order], summary.scores.ravel()[order], limits
 
-    def _end(self, rows: Ids, sides: Ids, masses: Floats, tokens: Ids, logprobs: Floats, last: bool) -> None:
-        """Record the answers that end with ``tokens`` (m,) at prefixes of the level, and all with the same end."""
-        level = self._level
-        reasons = ["length" if last else "stop" if side == WRONG else "closed" for side in sides.tolist()]
-        for place in np.flatnonzero(sides == RIGHT) if not last else ():
-            if _holds(self._vocabulary.ending(level.texts[rows[place]]), tokens[place]):
+    def _finish_reasons(self, rows: Ids, sides: Ids, tokens: Ids, last: bool) -> list[str]:
+        """Return the finish reasons of answers that end with ``tokens`` (m,) after prefixes, ``rows`` of the level."""
+        if last:
+            return ["length"] * len(rows)
+        reasons = ["stop" if side == WRONG else "closed" for side in sides.tolist()]
+        for place in np.flatnonzero(sides == RIGHT):
+            if _holds(self._vocabulary.ending(self._level.texts[rows[place]]), tokens[place]):
                 reasons[place] = "stop"
-        whole = np.concatenate([level.tokens[rows], tokens[:, None]], axis=1)
-        paths = np.concatenate([level.paths[rows], logprobs[:, None]], axis=1)
-        self._ended.append(_Ended(level.tree[rows], sides, masses, whole, paths, reasons))
+        return reasons
 
-    def _descend(self, sets: Sequence[NextTokenSets], places: Ids, probability: Floats, steps: Floats) -> None:
+    def _descend(self, sets: TokenSets, places: Ids, probability: Floats, steps: Floats) -> None:
         """Make the kept longer prefixes the current level; see :class:`_Children`."""
         rows, tokens = np.divmod(places, self._size)
         before = self._level
-        open_, begun = (_held(TokenSets.of_rows(sets, name), places, self._size) for name in ("open", "begun"))
+        open_, begun = (sets.contain(len(SETS) * rows + side, tokens) for side in (OPEN, BEGUN))
         weight = before.weight[rows] * np.exp(steps) / probability[:, None]
         self._level = TreeLevel(
             tree=before.tree[rows],
@@ -329,7 +350,8 @@ class _Trees:
                 self._classifiers[tree].extended(before.texts[row], token)
                 for tree, row, token in zip(before.tree[rows].tolist(), rows.tolist(), tokens.tolist(), strict=True)
             ],
-            paths=np.concatenate([before.paths[rows], steps[:, None]], axis=1),
+            steps=steps,
+            logprob=before.logprob[rows] + steps,
             weight=weight,
             value=np.where(open_[:, None], -OPEN_IS_RIGHT * weight, 0.0),  # its parent has counted it as right so often
             prior_sd=np.where(open_, SD_OPEN, np.where(begun, SD_BEGUN, SD_OTHER)),
@@ -338,35 +360,59 @@ class _Trees:
         )
         self._levels.append(self._level)
 
-    def results(self) -> Iterator[Enumerated]:
-        """Yield, for each tree, the accuracy at every temperature, with standard error and bounds, and the answers."""
+    def results(self) -> list[Enumerated]:
+        """Return, for each tree, the accuracy at every temperature, with standard error and bounds, and the answers."""
         variance = np.zeros_like(self._lower)
         for before, level in zip(self._levels[-2::-1], self._levels[:0:-1], strict=True):
             variance += _variances(level, len(variance))
             np.add.at(before.value, level.parents, level.value)
-        trees = np.concatenate([ended.tree for ended in self._ended])
-        right = np.concatenate([ended.sides != WRONG for ended in self._ended])
-        masses = np.concatenate([ended.masses for ended in self._ended])
-        tokens = [tuple(ids) for ended in self._ended for ids in ended.tokens.tolist()]
-        reasons = [reason for ended in self._ended for reason in ended.reasons]
-        paths = [path for ended in self._ended for path in ended.paths]
-        order = np.lexsort((~right, trees))  # right answers of each tree first
-        starts = np.searchsorted(trees[order], np.arange(len(variance) + 1))
         lower = np.minimum(self._lower, 1)  # sums of probabilities may exceed 1 by rounding
         upper = np.maximum(1 - self._wrong, lower)
-        for tree, root in enumerate(self._levels[0].value):
-            bounds = lower[tree], upper[tree]
-            curve = Curve(np.array(self._temperatures), root, np.sqrt(variance[tree]), *bounds)
-            of_tree = order[starts[tree] : starts[tree + 1]]
-            weights = normalize_to_accuracy(right[of_tree], masses[of_tree], np.clip(root, *bounds))
-            fields = ([column[row] for row in of_tree.tolist()] for column in (tokens, reasons, paths))
-            yield Enumerated([*map(EnumeratedAnswers, right[of_tree].tolist(), weights, *fields)], curve)
+        roots = self._levels[0].value
 
+        trees = np.concatenate([self._levels[ended.depth].tree[ended.rows] for ended in self._ended])
+        right = np.concatenate([ended.sides != WRONG for ended in self._ended])
+        masses = np.concatenate([ended.masses for ended in self._ended])
+        order = np.lexsort((~right, trees))  # right answers of each tree first
+        trees, right = trees[order], right[order]
+        weights = normalize_to_accuracy(right, masses[order], np.clip(roots, lower, upper), trees)[:, self._columns[1:]]
+        answers = np.flatnonzero(weights.any(axis=1))
+        tokens, logprobs, reasons = self._likeliest_answers(order[answers])
+        trials = answers - np.searchsorted(trees, trees)[answers]
+        bounds = np.searchsorted(trees[answers], np.arange(len(roots) + 1))
+        temperatures = np.array(self._temperatures)
+        return [
+            Enumerated(
+                Curve(temperatures, roots[tree], np.sqrt(variance[tree]), lower[tree], upper[tree]),
+                trials[start:stop],
+                weights[answers[start:stop]],
+                tokens[start:stop],
+                logprobs[start:stop],
+                reasons[start:stop],
+            )
+            for tree, (start, stop) in enumerate(pairwise(bounds))
+        ]
 
-def _held(sets: TokenSets, places: Ids, size: int) -> Mask:
-    """Return which of the places (m,) in (rows × ``size`` tokens) are in the sets of ascending ids of their rows."""
-    held = np.append(sets.members * size + sets.tokens, len(sets) * size)
-    return np.asarray(held[np.searchsorted(held, places)] == places)
+    def _likeliest_answers(self, answers: Ids) -> tuple[list[tuple[int, ...]], list[list[list[float]]], list[str]]:
+        """Return tokens, log-probabilities and finish reasons of ended ``answers``; see :class:`Enumerated`."""
+        found: dict[int, tuple[tuple[int, ...], list[list[float]], str]] = {}
+        first = 0
+        for ended in self._ended:
+            of_batch = np.sort(answers[(answers >= first) & (answers < first + len(ended.rows))])
+            places = of_batch - first
+            rows, steps = ended.rows[places], [ended.steps[places]]
+            tokens = np.concatenate([self._levels[ended.depth].tokens[rows], ended.tokens[places, None]], axis=1)
+            for level in self._levels[ended.depth : 0 : -1]:
+                steps.append(level.steps[rows])
+                rows = level.parents[rows]
+            paths = np.stack(steps[::-1], axis=-1)[:, self._columns].tolist()
+            reasons = [ended.reasons[place] for place in places.tolist()]
+            found.update(
+                zip(of_batch.tolist(), zip(map(tuple, tokens.tolist()), paths, reasons, strict=True), strict=True)
+            )
+            first += len(ended.rows)
+        in_order = [found[answer] for answer in answers.tolist()]
+        return [each[0] for each in in_order], [each[1] for each in in_order], [each[2] for each in in_order]
 
 
 def _holds(ids: Ids, token: int) -> bool:
@@ -404,6 +450,12 @@ def level_budgets(nodes: int, levels: int) -> list[int]:
     return np.maximum(2, np.floor(nodes * shares / shares.sum())).astype(int).tolist() if levels else []
 
 
+def _columns(request: Request) -> list[int]:
+    """Return the columns of temperature 1 and of a request's temperatures among those of its enumeration."""
+    assert request.enumeration is not None
+    return [*map(request.enumeration.temperatures.index, (1.0, *request.temperatures))]
+
+
 @torch.inference_mode()
 def enumerate_choices(
     prefixes: Prefixes,
@@ -427,19 +479,19 @@ def enumerate_choices(
     refuse_undefined(log_total)
     trees = []
     for row, (request, choices) in enumerate(zip(requests, sets, strict=True)):
+        columns = _columns(request)
         other_tokens = np.setdiff1d(np.arange(len(vocabulary.ends)), np.concatenate(choices))
         shares = all_shares[row, : len(choices)]
-        answers: list[EnumeratedAnswers[int]] = []
         correct = request.enumeration.choices.correct  # type: ignore[union-attr]
-        for index, ids in enumerate([*choices, other_tokens]):
-            share = shares[index] if index < len(choices) else np.maximum(1 - shares.sum(axis=0), 0)
-            token = ids[int(logits[row, to_device(ids, logits.device)].argmax())]
-            logprobs = tempered_logprobs(
-                logits, np.array([row]), np.array([token]), log_total, temperatures, generation
-            )
-            answers.append(EnumeratedAnswers(index == correct, share, (int(token),), "closed", logprobs))
         accuracy = shares[correct] if correct is not None else np.full(len(temperatures), np.nan)
         exact = np.zeros(len(temperatures))
         curve = Curve(np.array(temperatures), accuracy, exact, accuracy, accuracy)
-        trees.append(Enumerated(answers, curve))
+        weights = np.concatenate([shares, np.maximum(1 - shares.sum(axis=0, keepdims=True), 0)])[:, columns[1:]]
+        trials = np.flatnonzero(weights.any(axis=1))
+        ids = [[*choices, other_tokens][trial] for trial in trials.tolist()]
+        tokens = np.array([each[int(logits[row, to_device(each, logits.device)].argmax())] for each in ids])
+        rows = np.full(len(tokens), row)
+        logprobs = tempered_logprobs(logits, rows, tokens, log_total, temperatures, generation)[:, columns, None]
+        answers: list[tuple[int, ...]] = [(token,) for token in tokens.tolist()]
+        trees.append(Enumerated(curve, trials, weights[trials], answers, logprobs.tolist(), ["closed"] * len(tokens)))
     return trees

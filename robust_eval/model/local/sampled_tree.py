@@ -41,9 +41,13 @@ class TokenPaths:
     top_logprobs: NDArray[np.float32] | None
     finish: NDArray[np.int8]
 
-    def finish_reason(self, row: int) -> str:
-        """Return the finish reason of a sampled answer: stop, length, or closed (no continuation can make it wrong)."""
-        return FINISH_REASONS[self.finish[row]]
+    def answers(self) -> list[tuple[int, ...]]:
+        """Return the tokens of each sampled answer."""
+        return [tuple(row[:length]) for row, length in zip(self.tokens.tolist(), self.lengths.tolist(), strict=True)]
+
+    def finish_reasons(self) -> list[str]:
+        """Return the finish reason of each: stop, length, or closed (no continuation can make it wrong)."""
+        return [FINISH_REASONS[place] for place in self.finish.tolist()]
 
 
 @torch.inference_mode()

@@ -102,10 +102,12 @@ class LogitHistogram:
         block.
         """
         many = sets.sizes >= HISTOGRAM_MIN_TOKENS
-        few = TokenSets(np.where(many, 0, sets.sizes), sets.tokens[~np.repeat(many, sets.sizes)])
+        few = TokenSets(np.where(many, 0, sets.sizes), sets.tokens[~np.repeat(many, sets.sizes)], sets.which)
         sums = set_sums(rows, few, lambda *at: (x[at][:, None] / self._powers.temperatures).exp_(), x.device)
-        for place in np.flatnonzero(many).tolist():
-            sums[place] = self._of_many(int(rows[place]), to_device(sets[place : place + 1].tokens, x.device))
+        starts, counts = sets.starts, sets.counts
+        for place in np.flatnonzero(counts >= HISTOGRAM_MIN_TOKENS).tolist():
+            tokens = sets.tokens[starts[place] : starts[place] + counts[place]]
+            sums[place] = self._of_many(int(rows[place]), to_device(tokens, x.device))
         return sums
 
     def _of_many(self, row: int, tokens: Tensor) -> Tensor:

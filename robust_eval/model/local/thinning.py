@@ -18,7 +18,7 @@ from torch import Tensor
 
 from robust_eval.model.base import Floats
 from robust_eval.model.local.device import sent
-from robust_eval.model.token_texts import Ids
+from robust_eval.model.token_texts import Ids, Mask
 
 BLOCK = 512
 """Number of elements of a block."""
@@ -61,19 +61,22 @@ class ThinnedSample:
         return cls(indices, probability[places][first], places[first])
 
 
-def certain_and_random(largest: Floats, total: float, count: int) -> tuple[int, int]:
-    """Return how many of the ``largest`` candidates, largest first, are certain if thinning keeps ``count``, and how
-    many are left to chance.
+def certain_and_random(largest: Floats, excluded: Mask, totals: Floats, counts: Ids) -> tuple[Mask, Ids]:
+    """Return which of the ``largest`` candidates (t, k) of t trees, largest first, are certain if thinning keeps
+    ``counts`` (t,) of those that are not ``excluded`` (t, k), and how many (t,) it leaves to chance.
 
-    ``total`` is the sum of all scores. All candidates above 0 are certain if there are no more than ``count``.
+    ``totals`` (t,) are the sums of all scores but those of the excluded. All candidates above 0 are certain if there
+    are no more than the count.
     """
-    positive = int((largest[: count + 1] > 0).sum())
-    if positive <= count:
-        return positive, 0
-    heavy = largest[:count]
-    rest = total - (heavy.cumsum() - heavy)  # score of all but the first i
-    certain = int((heavy * (count - np.arange(count)) > rest).cumprod().sum())
-    return certain, count - certain
+    rank = (~excluded).cumsum(axis=1) - 1  # of a candidate that is not excluded, among them
+    heavy = np.where(excluded, 0.0, largest)
+    left = counts[:, None]
+    is_few = ((heavy > 0) & (rank <= left)).sum(axis=1) <= counts
+    among = ~excluded & (rank < left)
+    rest = totals[:, None] - (heavy.cumsum(axis=1) - heavy)  # score of all but the first
+    outweighs = excluded | (among & (heavy * (left - rank) > rest))
+    is_certain = np.where(is_few[:, None], heavy > 0, among & np.logical_and.accumulate(outweighs, axis=1))
+    return is_certain, np.where(is_few, 0, counts - is_certain.sum(axis=1))
 
 
 def systematic_shares(uniforms: Floats, draws: Ids) -> Floats:

@@ -1,14 +1,15 @@
 """Loaded causal language model of transformers, which samples answers from their tree."""
 
 import logging
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, replace
 from functools import cached_property
-from itertools import chain, cycle, islice
+from itertools import chain, cycle, islice, repeat
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from robust_eval.error import UserError, first_line
 from robust_eval.model.base import Completion, Item, LanguageModel, Reply, Request
@@ -286,16 +287,30 @@ class TransformersModel(LanguageModel):
             vocabulary = self.texts.stopping_at(stop, requests[0].first_line)
         if enumeration is None:
             sampled = sample_answers(prefixes, requests, prompts, vocabulary, self.generation)
+            answers = [paths.answers() for paths in sampled]
+            texts = self._texts_of(chain.from_iterable(answers), requests[0].first_line)
             return [
-                Reply(request, self._sampled_completions(request, paths, len(prompt)))
-                for request, paths, prompt in zip(requests, sampled, prompts, strict=True)
+                Reply(request, _completions(**_sampled(paths, ids, texts), prompt_tokens=repeat(len(prompt))))
+                for request, paths, ids, prompt in zip(requests, sampled, answers, prompts, strict=True)
             ]
         enumerate_block = enumerate_choices if enumeration.choices else enumerate_answers
         trees = enumerate_block(prefixes, requests, prompts, vocabulary, self.generation)
+        texts = self._texts_of(chain.from_iterable(tree.tokens for tree in trees), requests[0].first_line)
         return [
-            Reply(request, self._enumerated_completions(request, tree, len(prompt)), tree.curve)
+            Reply(
+                request,
+                _completions(**_enumerated(request, tree, texts), prompt_tokens=repeat(len(prompt))),
+                tree.curve,
+            )
             for request, tree, prompt in zip(requests, trees, prompts, strict=True)
         ]
+
+    def _texts_of(
+        self, answers: Iterable[tuple[int, ...]], first_line: bool
+    ) -> Mapping[tuple[int, ...], tuple[str, int]]:
+        """Return the texts of answers, and the numbers of tokens that carry them; see :meth:`AnswerTexts.read`."""
+        distinct = [*dict.fromkeys(answers)]
+        return dict(zip(distinct, self.texts.read(distinct, first_line), strict=True))
 
     def _can_pack(self, batch_context: BatchContext) -> bool:
         """Return whether packed prefixes reproduce the loaded model's logits at the lengths of these prompts.
@@ -327,60 +342,51 @@ class TransformersModel(LanguageModel):
                     )
         return bool(self._packs)
 
-    def _sampled_completions(self, request: Request, paths: TokenPaths, prompt_tokens: int) -> list[Completion]:
-        completions = []
-        columns = paths.temperatures, paths.trials, paths.lengths, paths.tokens
-        numbers = [column.tolist() for column in (*columns, paths.token_logprobs, paths.sampling_logprobs)]
-        answers = [tuple(tokens[:length]) for length, tokens in zip(*numbers[2:4], strict=True)]
-        distinct = [*dict.fromkeys(answers)]
-        read = dict(zip(distinct, self.texts.read(distinct, request.first_line), strict=True))
-        top = paths.top_logprobs
-        for row, (temperature, trial, length, tokens, at_one, sampled) in enumerate(zip(*numbers, strict=True)):
-            text, answer_tokens = read[answers[row]]
-            completions.append(
-                Completion(
-                    temperature=temperature,
-                    trial=trial,
-                    text=text,
-                    token_ids=tokens[:length],
-                    token_logprobs=at_one[:length],
-                    sampling_logprobs=sampled[:length],
-                    top_logprobs=None if top is None else top[row, :length].tolist(),
-                    answer_tokens=answer_tokens,
-                    finish_reason=paths.finish_reason(row),
-                    prompt_tokens=prompt_tokens,
-                )
-            )
-        return completions
 
-    def _enumerated_completions(self, request: Request, enumerated: Enumerated, prompt_tokens: int) -> list[Completion]:
-        temperatures = enumerated.curve.temperatures.tolist()
-        columns = [temperatures.index(temperature) for temperature in (1.0, *request.temperatures)]
-        completions = []
-        weights = np.array([answers.weight for answers in enumerated.answers])[:, columns[1:]]
-        trials = np.flatnonzero(weights.any(axis=1)).tolist()
-        read = self.texts.read([enumerated.answers[trial].tokens for trial in trials], request.first_line)
-        for trial, (text, answer_tokens) in zip(trials, read, strict=True):
-            answers = enumerated.answers[trial]
-            tokens = list(answers.tokens)
-            at_one, *logprobs = answers.logprobs[:, columns].T.tolist()
-            for temperature, weight, sampled in zip(
-                request.temperatures, weights[trial].tolist(), logprobs, strict=True
-            ):
-                if weight > 0:
-                    completions.append(
-                        Completion(
-                            temperature=temperature,
-                            trial=trial,
-                            text=text,
-                            weight=weight,
-                            token_ids=tokens,
-                            token_logprobs=at_one,
-                            sampling_logprobs=sampled,
-                            top_logprobs=None,
-                            answer_tokens=answer_tokens,
-                            finish_reason=answers.finish_reason,
-                            prompt_tokens=prompt_tokens,
-                        )
-                    )
-        return completions
+def _completions(**columns: Iterable[Any]) -> list[Completion]:
+    """Return completions from the columns of their fields; the other fields have their defaults."""
+    defaults = Completion._field_defaults
+    rows = zip(*(columns.get(name, repeat(defaults.get(name))) for name in Completion._fields), strict=False)
+    return [*map(Completion._make, rows)]
+
+
+def _sampled(
+    paths: TokenPaths, answers: Sequence[tuple[int, ...]], texts: Mapping[tuple[int, ...], tuple[str, int]]
+) -> dict[str, Iterable[Any]]:
+    """Return the columns of the completions of sampled ``answers``, their tokens."""
+
+    def cut(column: NDArray[Any]) -> list[list[Any]]:
+        return [row[: len(answer)] for row, answer in zip(column.tolist(), answers, strict=True)]
+
+    read = [*map(texts.__getitem__, answers)]
+    return {
+        "temperature": paths.temperatures.tolist(),
+        "trial": paths.trials.tolist(),
+        "text": [text for text, _ in read],
+        "token_ids": map(list, answers),
+        "token_logprobs": cut(paths.token_logprobs),
+        "sampling_logprobs": cut(paths.sampling_logprobs),
+        "top_logprobs": repeat(None) if paths.top_logprobs is None else cut(paths.top_logprobs),
+        "answer_tokens": [tokens for _, tokens in read],
+        "finish_reason": paths.finish_reasons(),
+    }
+
+
+def _enumerated(
+    request: Request, enumerated: Enumerated, texts: Mapping[tuple[int, ...], tuple[str, int]]
+) -> dict[str, Iterable[Any]]:
+    """Return the columns of the completions of enumerated answers, at each temperature at which they have a weight."""
+    answers, columns = np.nonzero(enumerated.weights)
+    places, at = answers.tolist(), columns.tolist()
+    read, tokens = [*map(texts.__getitem__, enumerated.tokens)], [*map(list, enumerated.tokens)]
+    return {
+        "temperature": [request.temperatures[column] for column in at],
+        "trial": enumerated.trials[answers].tolist(),
+        "text": [read[place][0] for place in places],
+        "weight": enumerated.weights[answers, columns].tolist(),
+        "token_ids": [tokens[place] for place in places],
+        "token_logprobs": [enumerated.logprobs[place][0] for place in places],
+        "sampling_logprobs": [enumerated.logprobs[place][1 + column] for place, column in zip(places, at, strict=True)],
+        "answer_tokens": [read[place][1] for place in places],
+        "finish_reason": [enumerated.finish_reasons[place] for place in places],
+    }

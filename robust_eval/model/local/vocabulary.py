@@ -100,15 +100,19 @@ class NextTokenSets(NamedTuple):
 
 @dataclass(frozen=True)
 class TokenSets:
-    """n sets of token ids, as two arrays: ``sizes`` (n,), and ``tokens``, the ids of one set after the other."""
+    """n sets of token ids, d of them distinct: ``sizes`` (d,), ``tokens``, the ids of one distinct set after the other,
+    and ``which`` (n,), the distinct set of each.
+    """
 
     sizes: Ids
     tokens: Ids
+    which: Ids
 
     @classmethod
     def of(cls, sets: Sequence[Ids]) -> "TokenSets":
-        """Return a list of sets of token ids as two arrays."""
-        return cls(np.array([len(ids) for ids in sets], dtype=np.intp), np.concatenate([np.empty(0, np.intp), *sets]))
+        """Return a list of sets of token ids as arrays."""
+        sizes = np.array([len(ids) for ids in sets], dtype=np.intp)
+        return cls(sizes, np.concatenate([np.empty(0, np.intp), *sets]), np.arange(len(sets)))
 
     @classmethod
     def of_rows(cls, rows: Sequence[NextTokenSets], *names: str) -> "TokenSets":
@@ -121,23 +125,39 @@ class TokenSets:
         return sets.take((len(names) * states_of_rows[:, None] + np.arange(len(names))).ravel())
 
     def __len__(self) -> int:
-        return len(self.sizes)
+        return len(self.which)
 
     def __getitem__(self, places: slice) -> "TokenSets":
-        first, end, _ = places.indices(len(self))
-        before = int(self.sizes[:first].sum())
-        return TokenSets(self.sizes[first:end], self.tokens[before : before + int(self.sizes[first:end].sum())])
+        """Return the sets at ``places``, without the tokens of others."""
+        distinct, which = np.unique(self.which[places], return_inverse=True)
+        if len(distinct) == len(self.sizes):
+            return self.take(places)
+        ends = self.sizes.cumsum()
+        bounds = zip((ends - self.sizes)[distinct].tolist(), ends[distinct].tolist(), strict=True)
+        ids = [self.tokens[start:end] for start, end in bounds]
+        return TokenSets(self.sizes[distinct], np.concatenate([self.tokens[:0], *ids]), which)
+
+    def take(self, places: Ids | slice) -> "TokenSets":
+        """Return the sets at ``places`` (m,), in that order."""
+        return replace(self, which=self.which[places])
+
+    def contain(self, places: Ids, tokens: Ids) -> Mask:
+        """Return (m,) whether the sets at ``places`` (m,), of ascending ids, contain ``tokens`` (m,)."""
+        size = 1 + max(tokens.max(initial=0), self.tokens.max(initial=0))
+        held = np.repeat(np.arange(len(self.sizes)), self.sizes) * size + self.tokens
+        held = np.append(held, len(self.sizes) * size)
+        sought = self.which[places] * size + tokens
+        return np.asarray(held[np.searchsorted(held, sought)] == sought)
 
     @property
-    def members(self) -> Ids:
-        """The place of each token's set among the sets."""
-        return np.repeat(np.arange(len(self)), self.sizes)
+    def counts(self) -> Ids:
+        """Number (n,) of the tokens of each set."""
+        return self.sizes[self.which]
 
-    def take(self, places: Ids) -> "TokenSets":
-        """Return the sets at ``places`` (m,), in that order."""
-        sizes = self.sizes[places]
-        shifts = (self.sizes.cumsum() - self.sizes)[places] - (sizes.cumsum() - sizes)
-        return TokenSets(sizes, self.tokens[np.arange(sizes.sum()) + np.repeat(shifts, sizes)])
+    @property
+    def starts(self) -> Ids:
+        """Place (n,) of the first token of each set in ``tokens``."""
+        return (self.sizes.cumsum() - self.sizes)[self.which]
 
 
 class NextTokenClassifier:

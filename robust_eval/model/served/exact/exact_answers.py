@@ -18,7 +18,6 @@ from robust_eval.model.base import (
     FURTHER_DRAWS,
     TOKENS_PER_PREFIX,
     Completion,
-    EnumeratedAnswers,
     Enumeration,
     Floats,
     LetterChoices,
@@ -37,6 +36,7 @@ from robust_eval.model.served.exact.continuation import (
 )
 from robust_eval.model.served.exact.topk_tree import (
     CurveEstimate,
+    EnumeratedAnswers,
     Prefix,
     TopKCoverage,
     TopKTree,
@@ -247,7 +247,8 @@ def _rows(
     accuracy = np.clip(points.accuracy, 0, 1)
     enumerated = sorted(tree.answers, key=lambda each: not each.right)
     masses = np.array([each.weight for each in enumerated]).reshape(-1, len(accuracy))
-    weights = normalize_to_accuracy(np.array([each.right for each in enumerated], dtype=bool), masses, accuracy)
+    right = np.array([each.right for each in enumerated], dtype=bool)
+    weights = normalize_to_accuracy(right, masses, accuracy[None], np.zeros(len(right), dtype=np.intp))
     enumerated = [each._replace(weight=weight) for each, weight in zip(enumerated, weights, strict=True)]
     for t in request.temperatures:
         column = points.temperatures.index(t)
@@ -255,8 +256,10 @@ def _rows(
             graded = sorted(
                 _with_both_sides(draws[t], enumerated, accuracy[column], column, t), key=lambda each: not each.right
             )
-            right = np.array([each.right for each in graded])
-            shares = normalize_to_accuracy(right, np.ones((len(graded), 1)), accuracy[[column]])[:, 0].tolist()
+            right, one = np.array([each.right for each in graded], dtype=bool), np.zeros(len(graded), dtype=np.intp)
+            shares = normalize_to_accuracy(right, np.ones((len(graded), 1)), accuracy[None, [column]], one)[
+                :, 0
+            ].tolist()
             for trial, (each, weight) in enumerate(zip(graded, shares, strict=True)):
                 if weight > 0:
                     yield each.completion._replace(trial=trial, weight=weight, top_logprobs=None, **_UNCOUNTED)
@@ -268,7 +271,7 @@ def _rows(
 
 def _with_both_sides(
     draws: Sequence[_GradedDraw],
-    enumerated: Sequence[EnumeratedAnswers[TopKToken]],
+    enumerated: Sequence[EnumeratedAnswers],
     accuracy: float,
     column: int,
     temperature: float,
@@ -291,7 +294,7 @@ _UNCOUNTED: dict[str, Any] = {
 }
 
 
-def _enumerated(answers: EnumeratedAnswers[TopKToken], temperature: float, trial: int, column: int) -> Completion:
+def _enumerated(answers: EnumeratedAnswers, temperature: float, trial: int, column: int) -> Completion:
     carried = b"".join(token.text for token in answers.tokens)
     line = carried.lstrip().split(b"\n", 1)[0].decode("utf-8", "replace").strip() if carried.strip() else ""
     carrying = [token for token in answers.tokens if token.text.split(b"\n", 1)[0].strip()]

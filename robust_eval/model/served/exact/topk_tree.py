@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from robust_eval.model.base import Curve, EnumeratedAnswers, Floats, Matcher
+from robust_eval.model.base import Curve, Floats, Matcher
 from robust_eval.model.served.transport.token_logprobs import Position, TopKToken
 from robust_eval.model.token_texts import Mask, TokenTexts, incomplete_bytes
 from robust_eval.stats.interval import NORMAL_95
@@ -38,6 +38,21 @@ class TokenBounds(NamedTuple):
     lower: Floats
     likely: Floats
     unseen_likely: Floats
+
+
+class EnumeratedAnswers(NamedTuple):
+    """Enumerated answers with a common prefix that are all right (or all wrong) after one more token; ``weight`` (T,)
+    is their total probability.
+
+    ``tokens`` are those of the likeliest, which represents all of them, ``logprobs`` (tokens, T) their
+    log-probabilities.
+    """
+
+    right: bool
+    weight: Floats
+    tokens: tuple[TopKToken, ...]
+    finish_reason: str
+    logprobs: Floats
 
 
 def precision(logprobs: Sequence[float]) -> float:
@@ -225,7 +240,7 @@ class TopKTree:
         ones = np.ones(len(self.temperatures))
         self.root = Prefix((), b"", ones, ones, np.zeros((0, len(ones))))
         self.frontier: list[Prefix] = [self.root]
-        self.answers: list[EnumeratedAnswers[TopKToken]] = []
+        self.answers: list[EnumeratedAnswers] = []
         self.bounds = Resolved(0 * ones, 0 * ones)
         self._right, self._hidden = 0 * ones, 0 * ones
 

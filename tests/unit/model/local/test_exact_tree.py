@@ -140,30 +140,35 @@ def test_every_prefix_that_is_evaluated_narrows_the_bounds():
     table = Table(3)
     (found,) = enumerated(table, 16)
     seen = [
-        (answers.right, np.exp(answers.logprobs.sum(axis=0)))
-        for answers in found.answers
-        if answers.finish_reason != "closed"
+        (is_right(tokens), np.exp(np.sum(logprobs[1:], axis=1)))
+        for tokens, logprobs, reason in zip(found.tokens, found.logprobs, found.finish_reasons, strict=True)
+        if reason != "closed"
     ]
-    assert np.all(found.curve.lower >= sum(p for right, p in seen if right) - 1e-6)
-    assert np.all(1 - found.curve.upper >= sum(p for right, p in seen if not right) - 1e-6)
+    asked = [ALL.index(temperature) for temperature in GRID]
+    assert np.all(found.curve.lower[asked] >= sum(p for right, p in seen if right) - 1e-6)
+    assert np.all(1 - found.curve.upper[asked] >= sum(p for right, p in seen if not right) - 1e-6)
 
 
 def test_the_answers_are_a_table_of_probabilities_that_adds_up_to_the_curve():
     (found,) = enumerated(Table(1), 24)
-    assert sum(answers.weight for answers in found.answers) == pytest.approx(np.ones(len(ALL)))
-    right = sum(answers.weight for answers in found.answers if answers.right)
-    assert right == pytest.approx(np.clip(found.curve.accuracy, found.curve.lower, found.curve.upper))
-    words = vocabulary()
-    for answers in found.answers:
-        text = b"".join(PIECES[token] for token in answers.tokens)
-        assert MATCHER.right(words.answer(text).decode()) == answers.right
-        assert answers.weight.min() >= 0
-        assert answers.logprobs.shape == (len(answers.tokens), len(ALL))
-        logits = [Table(1).logits(answers.tokens[:place]).double() for place in range(len(answers.tokens))]
-        for column, temperature in enumerate(ALL):
-            steps = [float((x / temperature).log_softmax(-1)[t]) for x, t in zip(logits, answers.tokens, strict=True)]
-            assert answers.logprobs[:, column] == pytest.approx(steps, abs=1e-4)
-        assert answers.finish_reason in ("length", "stop", "closed")
+    assert found.weights.sum(axis=0) == pytest.approx(np.ones(len(GRID)))
+    right, asked = [*map(is_right, found.tokens)], [ALL.index(temperature) for temperature in GRID]
+    expected = np.clip(found.curve.accuracy, found.curve.lower, found.curve.upper)[asked]
+    assert found.weights[right].sum(axis=0) == pytest.approx(expected)
+    assert found.weights.min() >= 0
+    assert found.weights.any(axis=1).all()
+    assert (np.diff(found.trials) > 0).all()
+    assert {*found.finish_reasons} <= {"length", "stop", "closed"}
+    for tokens, logprobs in zip(found.tokens, found.logprobs, strict=True):
+        logits = [Table(1).logits(tokens[:place]).double() for place in range(len(tokens))]
+        for temperature, column in zip((1.0, *GRID), logprobs, strict=True):
+            steps = [float((x / temperature).log_softmax(-1)[t]) for x, t in zip(logits, tokens, strict=True)]
+            assert column == pytest.approx(steps, abs=1e-4)
+
+
+def is_right(tokens: tuple[int, ...]) -> bool:
+    text = b"".join(PIECES[token] for token in tokens)
+    return MATCHER.right(vocabulary().answer(text).decode())
 
 
 class ByPrompt(Table):
@@ -181,7 +186,7 @@ def test_a_tree_whose_answers_have_all_ended_leaves_the_others_as_they_are():
     for prompt, found in zip(prompts, together, strict=True):
         (alone,) = enumerate_answers(ByPrompt(0), [request(3)], [prompt], vocabulary(), cut)
         assert found.curve.accuracy.tolist() == alone.curve.accuracy.tolist()
-    assert len({len(answer.tokens) for found in together for answer in found.answers}) > 1
+    assert len({len(tokens) for found in together for tokens in found.tokens}) > 1
 
 
 def test_a_model_gives_the_same_packed_and_in_rows():

@@ -8,7 +8,7 @@ import torch
 from architectures import tiny
 from scipy import stats
 from support.op_counter import OpCounter, counted
-from tiny_answers import ENDS, PROMPTS, answers, enumerated, plain_logits, vocabulary
+from tiny_answers import ENDS, PROMPTS, enumerated, plain_logits, vocabulary
 
 from robust_eval.grader.answer_matcher import AnswerMatcher
 from robust_eval.model.base import Request
@@ -47,7 +47,7 @@ def test_frequencies_of_answers_follow_the_enumerated_probabilities(evaluator: t
     temperatures = (0.5, 1.0, 2.0)
     requests = [request("a", temperatures, 6_000, 2), request("b", temperatures, 10, 2)]
     drawn, _ = sample_answers(evaluator(model, SHARED), requests, PROMPTS, vocabulary(48), CUTS[cut])
-    everything = answers(drawn)
+    everything = drawn.answers()
     for index, temperature in enumerate(temperatures):
         counts = Counter(everything[index * 6_000 : (index + 1) * 6_000])
         truth = enumerated(architecture, PROMPTS[0], temperature, 2, CUTS[cut])
@@ -70,7 +70,7 @@ def test_temperature_zero_is_greedy_generation(evaluator: type):
         ids = torch.tensor([prompt])
         options = {"do_sample": False, "max_new_tokens": 12, "eos_token_id": list(ENDS), "pad_token_id": 0}
         generated = model.generate(ids, attention_mask=torch.ones_like(ids), **options)[0, len(prompt) :].tolist()
-        assert answers(paths) == [tuple(generated)]
+        assert paths.answers() == [tuple(generated)]
         assert paths.sampling_logprobs.tolist() == [[0.0] * 12]
 
 
@@ -79,7 +79,7 @@ def test_log_probabilities_are_those_of_plain_passes(evaluator: type):
     requests = [request("a", (0.0, 0.7), 3, 4, top=6), request("b", (1.5,), 2, 4, top=6)]
     drawn = sample_answers(evaluator(model, SHARED), requests, PROMPTS, vocabulary(48), Generation())
     for prompt, paths in zip(PROMPTS, drawn, strict=True):
-        for row, answer in enumerate(answers(paths)):
+        for row, answer in enumerate(paths.answers()):
             for place, token in enumerate(answer):
                 logits = plain_logits(model, prompt + list(answer[:place]))
                 at_one = logits.log_softmax(-1)
@@ -98,19 +98,18 @@ def test_the_repetition_penalty_is_that_of_the_library(evaluator: type):
     ids = torch.tensor(PROMPTS[:1])
     options = {"do_sample": False, "max_new_tokens": 12, "eos_token_id": list(ENDS), "pad_token_id": 0}
     generated = model.generate(ids, attention_mask=torch.ones_like(ids), repetition_penalty=1.8, **options)
-    assert answers(paths) == [tuple(generated[0, 5:].tolist())]
+    assert paths.answers() == [tuple(generated[0, 5:].tolist())]
 
 
 def test_an_answer_ends_at_an_end_token_or_at_its_limit(evaluator: type):
     requests = [request("a", (1.0, 2.0), 200, 6), request("b", (2.0,), 200, 2)]
     drawn = sample_answers(evaluator(tiny("llama"), SHARED), requests, PROMPTS, vocabulary(48), Generation())
     for asked, paths in zip(requests, drawn, strict=True):
-        ended = [answer[-1] in ENDS for answer in answers(paths)]
-        reasons = [paths.finish_reason(row) for row in range(len(ended))]
-        assert reasons == ["stop" if stopped else "length" for stopped in ended]
+        ended = [answer[-1] in ENDS for answer in paths.answers()]
+        assert paths.finish_reasons() == ["stop" if stopped else "length" for stopped in ended]
         assert any(ended)
         assert not all(ended)
-        for answer, stopped in zip(answers(paths), ended, strict=True):
+        for answer, stopped in zip(paths.answers(), ended, strict=True):
             assert not set(answer[:-1]) & set(ENDS)
             assert len(answer) <= asked.max_new_tokens
             assert stopped or len(answer) == asked.max_new_tokens
@@ -139,7 +138,7 @@ def test_answers_do_not_depend_on_what_is_asked_beside_them():
             drawn = sample_answers(evaluator(model, SHARED), chosen, ids, vocabulary(48), Generation())
             for one, paths in zip(chosen, drawn, strict=True):
                 keys = itertools.product([one.question_id], temperatures, range(trials))
-                found |= dict(zip(keys, answers(paths), strict=True))
+                found |= dict(zip(keys, paths.answers(), strict=True))
         return found
 
     together = ask(list(prompts), PackedPrefixes, temperatures, 20)
@@ -156,7 +155,7 @@ def test_other_seeds_and_questions_have_other_streams():
     for seed, name in ((1, "a"), (2, "a"), (1, "b")):
         asked = Request(name, 0, Prompt("", (), ""), (2.0,), 50, 3, seed)
         (paths,) = sample_answers(PrefixRows(model, []), [asked], PROMPTS[:1], vocabulary(48), Generation())
-        drawn.append(answers(paths))
+        drawn.append(paths.answers())
     assert drawn[0] != drawn[1]
     assert drawn[0] != drawn[2]
 

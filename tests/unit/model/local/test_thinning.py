@@ -49,15 +49,13 @@ def thin(
     """The candidates that are kept in each tree, with indices in the flat blocks."""
     trees = TreeScores(scores, sizes)
     largest = [part.numpy() for part in trees.largest(max(counts) + 1)]
-    split = [
-        certain_and_random(top.astype(float), float(total), count)
-        for top, total, count in zip(largest[0], largest[2], counts, strict=True)
-    ]
-    certain = [places[:number] for places, (number, _) in zip(largest[1], split, strict=True)]
-    shares = systematic_shares(np.array(uniforms), np.array([draws for _, draws in split]))
+    none = np.zeros(largest[0].shape, dtype=bool)
+    is_certain, random_draws = certain_and_random(largest[0].astype(float), none, largest[2], np.array(counts))
+    certain = [places[chosen] for places, chosen in zip(largest[1], is_certain, strict=True)]
+    shares = systematic_shares(np.array(uniforms), random_draws)
     sampled = trees.sample(torch.from_numpy(np.concatenate(certain)), torch.from_numpy(shares))
     samples = []
-    for first, (_, draws), places, score, total in zip(certain, split, *sampled, strict=True):
+    for first, draws, places, score, total in zip(certain, random_draws.tolist(), *sampled, strict=True):
         random = (score[:draws] * draws / total).clamp(max=1)
         index = np.concatenate([first, places[:draws]])
         samples.append(ThinnedSample.of(index, np.concatenate([np.ones(len(first)), random])))
@@ -66,6 +64,19 @@ def thin(
 
 def keep(scores: np.ndarray, count: int, uniform: float) -> ThinnedSample:
     return thin(blocks(scores[None]), [1], [count], [uniform])[0]
+
+
+@PROPERTY
+@given(st.lists(st.tuples(st.sampled_from([0.0, 0.1, 1.0, 7.0, 50.0]), st.booleans()), min_size=1), st.integers(0, 6))
+def test_excluded_candidates_are_as_absent(candidates: list[tuple[float, bool]], count: int):
+    scores, excluded = map(np.array, zip(*sorted(candidates, reverse=True), strict=True))
+    rest = scores[~excluded]
+    total, counts = np.array([rest.sum()]), np.array([count])
+    is_certain, draws = certain_and_random(scores[None], excluded[None], total, counts)
+    alone, alone_draws = certain_and_random(rest[None], np.zeros((1, len(rest)), dtype=bool), total, counts)
+    assert not is_certain[0, excluded].any()
+    assert is_certain[0, ~excluded].tolist() == alone[0].tolist()
+    assert draws.tolist() == alone_draws.tolist()
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
