@@ -32,6 +32,7 @@ from robust_eval.model.local.level_outcomes import (
     outcomes,
 )
 from robust_eval.model.local.prefixes import Prefixes
+from robust_eval.model.local.sampled_tree import CLOSED, FINISH_REASONS, LENGTH, STOP
 from robust_eval.model.local.tempered import offset_logprobs, possible_masks, tempered_logprobs, tempered_masses
 from robust_eval.model.local.thinning import BLOCK, ThinnedSample, certain_and_random, systematic_shares
 from robust_eval.model.local.vocabulary import NextTokenClassifier, TokenSets, Vocabulary
@@ -110,7 +111,8 @@ class _Ended(NamedTuple):
     """Answers that end at a batch of prefixes, m of them, each of which represents all with the same end.
 
     The prefixes have ``depth`` tokens, and are ``rows`` (m,) of their level. ``sides`` (m,) are places in ``SETS``,
-    ``masses`` (m, T), ``tokens`` (m,) and ``steps`` (m, T) those of the last token, and ``reasons`` the finish reasons.
+    ``masses`` (m, T), ``tokens`` (m,) and ``steps`` (m, T) those of the last token, and ``finish`` (m,) places in
+    ``FINISH_REASONS``.
     """
 
     depth: int
@@ -119,7 +121,7 @@ class _Ended(NamedTuple):
     masses: Floats
     tokens: Ids
     steps: Floats
-    reasons: list[str]
+    finish: Ids
 
 
 @dataclass(frozen=True)
@@ -297,8 +299,8 @@ class _Trees:
             np.divide(rest[1] * draws[:, None], rest[2][:, None], out=random, where=drawn)
         keep_probability = np.concatenate([np.ones(len(kept)), np.minimum(random, 1).ravel()])
         ended = len(rows)
-        reasons = self._finish_reasons(first + rows, sides, ends, last)
-        self._ended.append(_Ended(step, first + rows, sides, masses, ends, logprobs[:ended], reasons))
+        finish = self._finish(first + rows, sides, ends, last)
+        self._ended.append(_Ended(step, first + rows, sides, masses, ends, logprobs[:ended], finish))
         sample = ThinnedSample.of(place[ended:].astype(np.intp), keep_probability)
         return _Children(sample.index + first * size, sample.probability, logprobs[ended:][sample.place])
 
@@ -312,8 +314,8 @@ class _Trees:
         row = np.repeat(rows, summary.tokens.shape[1])
         logits, temperatures = summary.logits.ravel(), [self._temperatures[column] for column in cold]
         cut = [mask[:, cold] for mask in summary.cut]
-        logprobs = offset_logprobs(logits, summary.highest[row], summary.log_total[row][:, cold], temperatures, cut)
-        mean = (weight[row][:, cold] * np.exp(logprobs)).mean(axis=-1)
+        logprobs = offset_logprobs(logits, summary.highest[row], summary.log_total[:, cold][row], temperatures, cut)
+        mean = (weight[:, cold][row] * np.exp(logprobs)).mean(axis=-1)
         possible = logits > -np.inf
         for mask in summary.cut:
             possible &= mask.any(axis=-1)
@@ -326,15 +328,15 @@ class _Trees:
         limits = np.searchsorted(trees, np.arange(len(budgets) + 1))
         return row[order] * self._size + summary.tokens.ravel()[order], summary.scores.ravel()[order], limits
 
-    def _finish_reasons(self, rows: Ids, sides: Ids, tokens: Ids, last: bool) -> list[str]:
-        """Return the finish reasons of answers that end with ``tokens`` (m,) after prefixes, ``rows`` of the level."""
+    def _finish(self, rows: Ids, sides: Ids, tokens: Ids, last: bool) -> Ids:
+        """Return the finish (m,) of answers that end with ``tokens`` (m,) after ``rows`` (m,) of the level."""
         if last:
-            return ["length"] * len(rows)
-        reasons = ["stop" if side == WRONG else "closed" for side in sides.tolist()]
+            return np.full(len(rows), LENGTH)
+        finish = np.where(sides == WRONG, STOP, CLOSED)
         for place in np.flatnonzero(sides == RIGHT):
             if _holds(self._vocabulary.ending(self._level.texts[rows[place]]), tokens[place]):
-                reasons[place] = "stop"
-        return reasons
+                finish[place] = STOP
+        return finish
 
     def _descend(self, sets: TokenSets, places: Ids, probability: Floats, steps: Floats) -> None:
         """Make the kept longer prefixes the current level; see :class:`_Children`."""
@@ -400,13 +402,13 @@ class _Trees:
         for ended in self._ended:
             of_batch = np.sort(answers[(answers >= first) & (answers < first + len(ended.rows))])
             places = of_batch - first
-            rows, steps = ended.rows[places], [ended.steps[places]]
+            rows, steps = ended.rows[places], [ended.steps[places][:, self._columns]]
             tokens = np.concatenate([self._levels[ended.depth].tokens[rows], ended.tokens[places, None]], axis=1)
             for level in self._levels[ended.depth : 0 : -1]:
-                steps.append(level.steps[rows])
+                steps.append(level.steps[rows][:, self._columns])
                 rows = level.parents[rows]
-            paths = np.stack(steps[::-1], axis=-1)[:, self._columns].tolist()
-            reasons = [ended.reasons[place] for place in places.tolist()]
+            paths = np.stack(steps[::-1], axis=-1).tolist()
+            reasons = [FINISH_REASONS[finish] for finish in ended.finish[places].tolist()]
             found.update(
                 zip(of_batch.tolist(), zip(map(tuple, tokens.tolist()), paths, reasons, strict=True), strict=True)
             )

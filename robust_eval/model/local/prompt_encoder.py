@@ -74,11 +74,15 @@ class PromptEncoder:
                 self._system_role = "SYSTEM LINE" in (_shown(tokenizer, Prompt("SYSTEM LINE", (), "question")) or "")
 
     def __call__(self, prompt: Prompt) -> list[int]:
+        return self._encoded([prompt])[0]
+
+    def _encoded(self, prompts: Sequence[Prompt]) -> list[list[int]]:
+        """Return the token ids of each prompt."""
         if not self._chat:
-            text, special = prompt.text(), True
+            texts = [prompt.text() for prompt in prompts]
         else:  # the template writes the special tokens itself
-            text, special = self._opened(self._filled_template(prompt)), False
-        return list(self._tokenizer(text, add_special_tokens=special).input_ids)
+            texts = [self._opened(self._filled_template(prompt)) for prompt in prompts]
+        return [list(ids) for ids in self._tokenizer(texts, add_special_tokens=not self._chat).input_ids]
 
     def _filled_template(self, prompt: Prompt) -> str:
         from jinja2 import TemplateError
@@ -105,7 +109,8 @@ class PromptEncoder:
 
     def in_order(self, requests: Sequence[Request]) -> list[tuple[list[int], Request]]:
         """Return the requests with their encoded prompts (token ids), in the order of evaluation."""
-        return in_order([(self(request.prompt), request) for request in requests])
+        encoded = self._encoded([request.prompt for request in requests])
+        return in_order([*zip(encoded, requests, strict=True)])
 
 
 def _shown(tokenizer: Any, prompt: Prompt) -> str | None:
