@@ -12,12 +12,11 @@ from torch import Tensor
 
 from robust_eval.model.base import Floats
 from robust_eval.model.generation import Generation
-from robust_eval.model.local.device import fetched, to_device
+from robust_eval.model.local.device import fetched, sent, to_device
 from robust_eval.model.local.draw import refuse_undefined
 from robust_eval.model.local.tempered import possible_masks, tempered_masses
 from robust_eval.model.local.thinning import TreeScores, score_blocks, topk
 from robust_eval.model.local.vocabulary import TokenSets
-from robust_eval.model.local.vocabulary_sums import expanded
 from robust_eval.model.token_texts import Ids
 
 SETS = ("right", "wrong", "open", "begun")
@@ -87,26 +86,25 @@ def outcomes(
         (T,), and the truncation at each.
     """
     device, (rows, size) = logits.device, logits.shape
-    tokens, members = expanded(sets, device)
-    members_row = members // len(SETS)
+    ids, members = sets.expanded()
+    rows_of_ids = members // len(SETS)
+    certain_rows, at_rows, at = sent(device, certain, rows_of_ids, ids)
     blocks = score_blocks(rows, size, device)
     ending = sets.take(np.arange(len(sets)).reshape(-1, len(SETS))[:, :ENDS].ravel())
     if weight is None:  # all tokens that are not right are wrong
         masses = tempered_masses(logits, temperatures, ending, generation)
-        likeliest_wrong = logits.index_put((members_row, tokens), logits.new_full((), -torch.inf)).argmax(dim=-1)
+        likeliest_wrong = logits.index_put((at_rows, at), logits.new_full((), -torch.inf)).argmax(dim=-1)
     else:
         scores = blocks.flatten(1)[:rows, :size]
         masses = tempered_masses(logits, temperatures, ending, generation, to_device(weight, device), scores)
         scores.mul_(SD_OTHER)
-        factors = to_device(np.array(RELATIVE_SDS, dtype=np.float32), device)[members % len(SETS)]
-        place = torch.add(tokens, members_row, alpha=blocks[0].numel())
-        blocks.view(-1).scatter_reduce_(0, place, factors, "prod")  # no token is in two of the sets
-        likeliest_wrong = tokens[:0]
-    ends = _likeliest(logits[members_row, tokens], tokens, members, len(sets), size)
+        sds = np.array(RELATIVE_SDS, dtype=np.float32)[members % len(SETS)]
+        places, factors = sent(device, rows_of_ids * blocks[0].numel() + ids, sds)
+        blocks.view(-1).scatter_reduce_(0, places, factors, "prod")  # no token is in two of the sets
+        likeliest_wrong = at[:0]
     likeliest = index = expansion_scores = logits.new_empty((len(certain), 0))
     masks: list[Tensor] = []
     if width := min(count, size):
-        certain_rows = to_device(certain, device)
         expansion = blocks.flatten(1)[certain_rows]
         possible = logits[certain_rows].masked_fill(expansion[:, :size] == 0, -torch.inf)
         likeliest, index = topk(possible, width)
@@ -117,24 +115,29 @@ def outcomes(
     trees = TreeScores(blocks, sizes)
     candidates = () if weight is None else trees.largest(budget + 1)
     numbers = masses.log_total, masses.shares, masses.highest, likeliest, expansion_scores
-    log_total, shares, highest, top, top_scores, end, wrong, top_ids, *rest = fetched(
-        *numbers, ends, likeliest_wrong, index, *candidates, *masks
+    log_total, shares, highest, top, top_scores, of_sets, wrong, top_ids, *rest = fetched(
+        *numbers, logits[at_rows, at], likeliest_wrong, index, *candidates, *masks
     )
     refuse_undefined(log_total)
-    likeliest_ends = np.where(end < size, end, -1).astype(np.intp).reshape(-1, len(SETS))[:, :ENDS]
+    ends = _likeliest(of_sets, ids, sets.counts).reshape(-1, len(SETS))[:, :ENDS]
     if weight is None:
-        likeliest_ends[:, WRONG] = wrong
+        ends[:, WRONG] = wrong
     largest, cut = rest[: len(candidates)], rest[len(candidates) :]
     return Outcomes(
-        log_total, shares, likeliest_ends, certain, top_ids.astype(np.intp), top, cut, top_scores, highest, largest
+        log_total, shares, ends, certain, top_ids.astype(np.intp), top, cut, top_scores, highest, largest
     ), trees
 
 
-def _likeliest(logits: Tensor, tokens: Tensor, members: Tensor, sets: int, size: int) -> Tensor:
-    """Return (sets,) the likeliest token of each set, the first of equals, ``size`` for an empty set.
+def _likeliest(logits: Floats, tokens: Ids, counts: Ids) -> Ids:
+    """Return (n,) the likeliest token of each of n sets, the first of equals, −1 for an empty set.
 
-    ``logits`` (m,) are those of the ``tokens`` (m,) of all sets, ``members`` (m,) their sets.
+    ``logits`` (m,) are those of the ``tokens`` (m,) of all sets, ``counts`` (n,) the numbers of their tokens.
     """
-    highest = logits.new_full((sets,), -torch.inf).scatter_reduce_(0, members, logits, "amax")
-    likeliest = torch.where(logits == highest[members], tokens, size)
-    return tokens.new_full((sets,), size).scatter_reduce_(0, members, likeliest, "amin")
+    likeliest = np.full(len(counts), -1, dtype=np.intp)
+    filled = np.flatnonzero(counts)
+    if len(filled):
+        starts = (counts.cumsum() - counts)[filled]
+        highest = np.repeat(np.maximum.reduceat(logits, starts), counts[filled])
+        places = np.flatnonzero(logits == highest)
+        likeliest[filled] = tokens[places[np.searchsorted(places, starts)]]
+    return likeliest

@@ -206,9 +206,14 @@ def tempered_masses(
             sums.append(powers.of_sets(x, rows_of_sets, sets[of * start : of * (start + len(x))]))
         if weight is not None and importance is not None:
             powers.importance(weight[part] / totals[-1], importance[part])
-    total = torch.cat(totals)
-    shares = torch.cat(sums).view(len(logits), of, -1) / total[:, None] if of else total[:, None][:, :0]
+    total = _joined(totals)
+    shares = _joined(sums).view(len(logits), of, -1) / total[:, None] if of else total[:, None][:, :0]
     return Masses(total.log(), shares, highest)
+
+
+def _joined(parts: Sequence[Tensor]) -> Tensor:
+    """Return rows of all parts; a single one is not copied."""
+    return parts[0] if len(parts) == 1 else torch.cat([*parts])
 
 
 class _TruncatedPowers:

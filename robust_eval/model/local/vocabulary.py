@@ -149,6 +149,12 @@ class TokenSets:
         sought = self.which[places] * size + tokens
         return np.asarray(held[np.searchsorted(held, sought)] == sought)
 
+    def expanded(self) -> tuple[Ids, Ids]:
+        """Return the ids (m,) of the tokens of all sets, one set after the other, and the set (m,) of each."""
+        counts = self.counts
+        shifts = self.starts - (counts.cumsum() - counts)
+        return self.tokens[np.arange(counts.sum()) + np.repeat(shifts, counts)], np.repeat(np.arange(len(self)), counts)
+
     @property
     def counts(self) -> Ids:
         """Number (n,) of the tokens of each set."""

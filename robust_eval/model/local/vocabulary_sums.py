@@ -47,22 +47,16 @@ def set_sums(rows: Ids, sets: TokenSets, values: Callable[[Tensor, Tensor], Tens
 
     ``values`` is asked for the numbers (m, T) of m tokens by their rows (m,) and ids (m,).
     """
-    tokens, members = expanded(sets, device)
-    terms = values(to_device(rows, device)[members], tokens).double()
+    terms = values(*_members(rows, sets, device)).double()
     if device.type == "cpu":
         return torch.segment_reduce(terms, "sum", lengths=to_device(sets.counts, device), axis=0, unsafe=True)
     return chunked(terms, sets.counts)
 
 
-def expanded(sets: TokenSets, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return the ids (m,) of the tokens of all sets on a device, one set after the other, and the set (m,) of each.
-
-    Only distinct sets are sent to the device.
-    """
-    counts = sets.counts
-    repeats, shifts, distinct = sent(device, counts, sets.starts - (counts.cumsum() - counts), sets.tokens)
-    members = torch.repeat_interleave(repeats, output_size=int(counts.sum()))
-    return distinct[torch.arange(len(members), device=device) + shifts[members]], members
+def _members(rows: Ids, sets: TokenSets, device: torch.device) -> list[Tensor]:
+    """Return the rows (m,) and ids (m,) of the tokens of summed sets, on the device."""
+    tokens, members = sets.expanded()
+    return sent(device, rows[members], tokens)
 
 
 def chunked(terms: Tensor, sizes: Ids) -> Tensor:
@@ -108,8 +102,7 @@ class TorchSums:
     def of_sets(self, x: Tensor, rows: Ids, sets: TokenSets) -> Tensor:
         """Return (n, T) Σ exp(x / t) in float64 over n sets of tokens, those of ``rows`` (n,) of the same block x."""
         temperatures = to_device(np.array(self._temperatures), x.device)
-        tokens, members = expanded(sets, x.device)
-        values = x[to_device(rows, x.device)[members], tokens].double()
+        values = x[tuple(_members(rows, sets, x.device))].double()
         return chunked((values[:, None] / temperatures).exp_(), sets.counts)
 
     def importance(self, weights: Tensor, out: Tensor) -> None:
@@ -148,10 +141,10 @@ class TritonSums:
 
     def of_sets(self, x: Tensor, rows: Ids, sets: TokenSets) -> Tensor:
         """Return sums over sets of tokens by Triton; see :class:`TorchSums`."""
-        tokens, _ = expanded(sets, x.device)
-        places = sent(x.device, rows, np.append(0, sets.counts.cumsum()))
+        tokens, _ = sets.expanded()
+        places = sent(x.device, rows, np.append(0, sets.counts.cumsum()), tokens)
         out = x.new_empty((len(sets), self._count), dtype=torch.float64)
-        self._launch(_sets_kernel, (len(sets),), *places, tokens, out, x.shape[1])
+        self._launch(_sets_kernel, (len(sets),), *places, out, x.shape[1])
         return out
 
     def importance(self, weights: Tensor, out: Tensor) -> None:
