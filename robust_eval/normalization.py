@@ -15,7 +15,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 
-from robust_eval.numerals import LARGE_NUMBERS, PLAIN, with_values
+from robust_eval.numerals import LARGE_NUMBERS, PLAIN, STARTS, with_values
 from robust_eval.runtime.files import module_data
 from robust_eval.runtime.text import first_line
 
@@ -87,9 +87,12 @@ _FOOTNOTE = re.compile(rf"(?<={_LETTER}{_LETTER}{_LETTER})\^\d+(?!\w)")
 _CHARGE = re.compile(r"\^(\d*[+-])(?![\d^])")
 _ARROW = re.compile(r"(?:<|(?<![-=]))[-=]+>|<[-=]+(?!\d)")
 _LESS, _GREATER = re.compile(r"<=(?![=>])"), re.compile(r"(?<![-=])>=")
+_COMPARING = frozenset("<>=")
 _CURRENCY = re.compile(rf"([$€£¥₹₩₽])(\d[\d.]*(?:\s+(?:{'|'.join(LARGE_NUMBERS)})\b)*)")
 _TIMES_TEN = re.compile(r"(?<=\d)\s*[*·×x]\s*(?=10\^)")
-_PLAIN_WORDS = re.compile(r"(?:\s*(?:a|[a-z]{2,})(?!\S))*\s*(?:[a-z]{2,}[.!?])?\s*")
+_PLAIN_WORDS = re.compile(r"(?:\s*(?:a|[a-zʘ]{2,})(?!\S))*\s*(?:[a-zʘ]{2,}[.!?])?")
+"""Words of ASCII letters, or of AnswerMatcher's stand-in for a letter; normalisation rewrites only some of them."""
+_REWRITTEN = frozenset({*ARTICLES, *STARTS, *_MONTH_WORDS, *SPOKEN_SIGNS})
 _SCRIPT_EDGE = re.compile(rf"(?<=[^\s{UNSEGMENTED}])(?=[{UNSEGMENTED}])|(?<=[{UNSEGMENTED}])(?=[^\s{UNSEGMENTED}])")
 _SPECIAL = re.compile(r"[^\w\s.!?]")
 
@@ -124,9 +127,17 @@ def forms(text: str, accents: str = "fold") -> tuple[str, ...]:
 
 def _form(line: str, join_apostrophes: bool) -> str:
     """Return a normalised form of a unified line."""
-    words = _with_months_after_days(with_values(_without_articles(_words(line, join_apostrophes))))
+    line = " ".join(line.split())
+    if _PLAIN_WORDS.fullmatch(line):
+        plain = line.rstrip(".!?")
+        words = plain.split()
+        if _REWRITTEN.isdisjoint(words):
+            return plain
+    else:
+        words = _words(line, join_apostrophes)
+    words = _with_months_after_days(with_values(_without_articles(words)))
     form = " ".join(word for word in _with_signs(words) if word != ",")
-    return form or " ".join(line.split())
+    return form or line
 
 
 def normalised_form(text: str) -> str:
@@ -213,16 +224,20 @@ def _without_control_characters(text: str) -> str:
 
 def _words(text: str, join_apostrophes: bool) -> list[str]:
     """Return the words and signs of a text to normalise; a comma by itself stands for punctuation."""
-    text = " ".join(text.split())
-    if _PLAIN_WORDS.fullmatch(text):
-        return text.strip().rstrip(".!?").split()
-    text = _SPACED_THOUSANDS.sub(_joined_digits, _SCRIPT_EDGE.sub(" ", text))
+    if not text.isascii():
+        text = _SCRIPT_EDGE.sub(" ", text)
+    text = _SPACED_THOUSANDS.sub(_joined_digits, text)
     if _SPECIAL.search(text):
         text = _THOUSANDS.sub(_joined_digits, text)
-        if join_apostrophes:
-            text = _APOSTROPHE.sub("", text)
-        text = _CHARGE.sub(r"\1", _FOOTNOTE.sub("", _POSSESSIVE.sub("", text)))
-        text = _CURRENCY.sub(r" \2 \1 ", _TIMES_TEN.sub(" × ", _ARROW.sub(" , ", _with_comparison_signs(text))))
+        if "'" in text:
+            text = _POSSESSIVE.sub("", _APOSTROPHE.sub("", text) if join_apostrophes else text)
+        if "^" in text:
+            text = _CHARGE.sub(r"\1", _FOOTNOTE.sub("", text))
+        if not _COMPARING.isdisjoint(text):
+            text = _ARROW.sub(" , ", _with_comparison_signs(text))
+        if "10^" in text:
+            text = _TIMES_TEN.sub(" × ", text)
+        text = _CURRENCY.sub(r" \2 \1 ", text)
     text = _INITIALS.sub(_joined, text)
     return [
         "," if match.lastgroup == "punctuation" else match.group()

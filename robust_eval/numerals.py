@@ -47,7 +47,8 @@ ROMAN: Mapping[str, int] = {word: value for value, word in enumerate(_ROMAN.spli
 """Roman numerals of several letters, which are numbers: "Henry VIII" is Henry 8. A single I is one behind "world
 war" alone.
 """
-_STARTS = frozenset({*NUMBERS, *ORDINALS, *ROMAN, "war"})
+STARTS = frozenset({*NUMBERS, *ORDINALS, *ROMAN, "war"})
+"""Words with which a number begins, or after which a letter is one. Digits begin others."""
 _ORDINAL = re.compile(r"(\d{1,40})(?:st|nd|rd|th)")
 _POWER = re.compile(r"(-?\d+(?:\.\d+)?)\^([+-]?\d+)")
 _SCIENTIFIC = re.compile(r"(-?\d+(?:\.\d+)?)e([+-]?\d+)")
@@ -67,7 +68,7 @@ def with_values(words: Sequence[str]) -> list[str]:
     >>> " ".join(with_values("two hundred and five of the twenty first , 2.50 million".split()))
     '205 of the 21st , 2500000'
     """
-    if _STARTS.isdisjoint(words) and not any(word[-1].isdigit() or word[0].isdigit() for word in words):
+    if STARTS.isdisjoint(words) and not any(word[-1].isdigit() or word[0].isdigit() for word in words):
         return list(words)
     result: list[str] = []
     place = 0
