@@ -56,6 +56,8 @@ _DEGREE = re.compile(r"(?<![^\W\d_])[º˚](?=\s?[cfCF](?!\w))")
 """Signs that keyboards have in place of the degree sign."""
 _MIXED = re.compile(r"(?<=\d)(?=[¼-¾⅐-⅞])")
 _NARROW_SPACE = re.compile("(?<=\\d)[\u00a0\u2009\u202f](?=\\d{3}(?!\\d))")
+_BEHIND_NUMBER = re.compile("[º˚¼-¾⅐-⅞\u00a0\u2009\u202f⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]")
+"""Characters that the four patterns above look for."""
 _SAME = str.maketrans(
     {
         **dict.fromkeys("’‘ʼ′", "'"),
@@ -90,8 +92,8 @@ _LESS, _GREATER = re.compile(r"<=(?![=>])"), re.compile(r"(?<![-=])>=")
 _COMPARING = frozenset("<>=")
 _CURRENCY = re.compile(rf"([$€£¥₹₩₽])(\d[\d.]*(?:\s+(?:{'|'.join(LARGE_NUMBERS)})\b)*)")
 _TIMES_TEN = re.compile(r"(?<=\d)\s*[*·×x]\s*(?=10\^)")
-_PLAIN_WORDS = re.compile(r"(?:\s*(?:a|[a-zʘ]{2,})(?!\S))*\s*(?:[a-zʘ]{2,}[.!?])?")
-"""Words of ASCII letters, or of AnswerMatcher's stand-in for a letter; normalisation rewrites only some of them."""
+_PLAIN_WORDS = re.compile(r"(?:\s*(?:a|[a-zʘ]{2,}|([0-9]+)(?!\s[0-9]))(?!\S))*\s*(?:[a-zʘ]{2,}[.!?])?")
+"""Integers, and words of ASCII letters or of AnswerMatcher's stand-in for a letter."""
 _REWRITTEN = frozenset({*ARTICLES, *STARTS, *_MONTH_WORDS, *SPOKEN_SIGNS})
 _SCRIPT_EDGE = re.compile(rf"(?<=[^\s{UNSEGMENTED}])(?=[{UNSEGMENTED}])|(?<=[{UNSEGMENTED}])(?=[^\s{UNSEGMENTED}])")
 _SPECIAL = re.compile(r"[^\w\s.!?]")
@@ -128,11 +130,11 @@ def forms(text: str, accents: str = "fold") -> tuple[str, ...]:
 def _form(line: str, join_apostrophes: bool) -> str:
     """Return a normalised form of a unified line."""
     line = " ".join(line.split())
-    if _PLAIN_WORDS.fullmatch(line):
-        plain = line.rstrip(".!?")
-        words = plain.split()
-        if _REWRITTEN.isdisjoint(words):
-            return plain
+    if plain := _PLAIN_WORDS.fullmatch(line):
+        text = line.rstrip(".!?")
+        words = text.split()
+        if plain[1] is None and _REWRITTEN.isdisjoint(words):
+            return text
     else:
         words = _words(line, join_apostrophes)
     words = _with_months_after_days(with_values(_without_articles(words)))
@@ -198,8 +200,11 @@ def unified(text: str, accents: str = "fold") -> str:
     if text.isascii() or _ASCII_OR_PHONETIC.fullmatch(text):
         plain = text.casefold().replace("&", " and ").replace("`", "'")
         return plain if plain.isprintable() else _without_control_characters(plain)
-    text = _NARROW_SPACE.sub("", _MIXED.sub(" ", _DEGREE.sub("°", text)))
-    text = _SUPERSCRIPT.sub(lambda match: f"^{match.group().translate(_AS_DIGITS)}", text.translate(_SAME))
+    if _BEHIND_NUMBER.search(text):
+        text = _NARROW_SPACE.sub("", _MIXED.sub(" ", _DEGREE.sub("°", text))).translate(_SAME)
+        text = _SUPERSCRIPT.sub(lambda match: f"^{match.group().translate(_AS_DIGITS)}", text)
+    else:
+        text = text.translate(_SAME)
     text = unicodedata.normalize("NFKC", text).translate(_SAME).casefold()
     if accents == "fold":
         text = _LOOSE_ACCENTS.sub(
