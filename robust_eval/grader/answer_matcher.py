@@ -36,6 +36,7 @@ from robust_eval.normalization import (
     unified,
 )
 from robust_eval.numerals import LARGE_NUMBERS, NUMBERS, ORDINALS, ROMAN
+from robust_eval.runtime.text import first_line
 
 _LETTER = "\u0298"  # ʘ: represents every letter that continues a word, and is in no accepted answer
 _NEXT_WORD = f" {2 * _LETTER}"  # of two letters: one alone may be an initial
@@ -54,6 +55,8 @@ _DOCTOR = re.compile(r"(?<![^\W_])ph(?:\.\s?)?$")  # "Ph" or "Ph.", before the "
 _UNSEGMENTED_END = re.compile(f"[{UNSEGMENTED}\uac00-\ud7a3]\\Z")
 _REMOVED_OR_MOVED = re.compile(r"(?<![^\W_])(?:a|an|the)(?![^\W_])|['^\d]")
 """Parts that normalisation takes out of a text, or puts elsewhere: articles, possessives, footnotes, days."""
+_NEW_LETTERS = (*MONTHS, *(sign for sign, words in SIGNS.items() if not all({*sign} <= {*word} for word in words)))
+"""Names that normalisation writes in place of words with other letters."""
 _NO_DIGITS = re.compile(r"\D+")
 _NO_LETTERS = "".join(map(chr, range(48))) + ":;<=>?@[\\]^_`{|}~–—‐’‘“”…"
 _FOREIGN_LETTERS = re.compile(rf"(?P<unsegmented>[{UNSEGMENTED}])|(?![a-z])[^\W\d_]")
@@ -76,12 +79,15 @@ class AnswerMatcher:
         accepted = tuple(accepted)
         self._strict = accepted
         self.identity = f"whole words {list(accepted)} accents {accents} {'lenient' if lenient else 'strict'}"
-        self._compounds = compounds(accepted) if lenient else ()
+        self._compounds = {word: _kept_letters(word) for word in compounds(accepted)} if lenient else {}
+        """Compounds, and the letters without which a reply does not have them."""
         accepted = with_spellings(accepted) if lenient else accepted
         self._accepted = accepted
         self._accents = accents
         self._stays: dict[str, bool] = {}
         """True for right replies that are certain to stay right, by their canonical form."""
+        self._behind_plain_words: dict[str, tuple[bool, bool]] = {}
+        """Replies that begin with a word of no answer: is each right, and certain to stay right?"""
         self._plain = [form for form in accepted if not _DELICATE.search(form)]
         self._delicate = len(self._plain) < len(accepted)
         self._ascii = all(form.isascii() for form in accepted)
@@ -95,6 +101,8 @@ class AnswerMatcher:
         self._needed = {max(_ALPHANUMERIC.findall(unified(word)), key=len, default="") for word in self._last_words}
         self._needed |= {word for word, value in NUMBERS.items() if str(value) in self._needed}
         self._needed.update(self._compounds)
+        self._decisive_of: tuple[TokenTexts | None, set[int]] = None, set()
+        """Those of the last vocabulary that are decisive after every prefix."""
         self._last_letters = "".join(sorted({letter for word in self._last_words for letter in unified(word)[-1:]}))
         numbers = [word for word in self._last_words if any(map(str.isdigit, word))]
         parts = {part for word in numbers for part in _parts_of_number(word)}
@@ -103,7 +111,7 @@ class AnswerMatcher:
 
     @cached_property  # most runs use only the identity of a matcher
     def _states(self) -> PrefixStates:
-        return PrefixStates(self._accepted, self._accents, self._delicate, self.right)
+        return PrefixStates(self._accepted, self._accents, self._delicate, self._finds)
 
     def state(self, prefix: bytes) -> bytes:
         """Return the canonical prefix after which each token has the same outcome as after ``prefix``."""
@@ -120,40 +128,63 @@ class AnswerMatcher:
         )
 
     def next_tokens(self, prefix: bytes, texts: TokenTexts) -> NextTokens:
-        """Return the outcome of each token of a vocabulary after ``prefix``, which has no line break."""
+        """Return the tokens of a vocabulary with each outcome after ``prefix``, which has no line break."""
         text = prefix.decode("utf-8", "replace")
-        right, decided = np.zeros((2, len(texts)), dtype=bool)
-        if self.right(text) or self.right(text + 2 * _LETTER) or self.right(text + _NEXT_WORD):
-            lexicon = _lexicon(texts)
-            right = np.where(texts.continues_word, self.right(text + 2 * _LETTER), self.right(text + _NEXT_WORD))
-            right[texts.empty] = self.right(text)
-            decided = lexicon.safe & self._settled(text + _NEXT_WORD)
-            if self._delicate:
-                decided |= right & lexicon.safe & ~lexicon.unsettling
+        verdicts = _Verdicts(*(self._finds(text + more) for more in ("", 2 * _LETTER, _NEXT_WORD)))
+        judged = self._judged_tokens(prefix, text, self._decisive(prefix, text, texts, verdicts), texts)
+        begun = self._begun(text, texts)
+        if not any(verdicts):
+            right_ids = sorted(token for token, (is_right, _) in judged.items() if is_right)
+            decided_ids = [token for token in right_ids if judged[token][1]]
+            return NextTokens(np.array(right_ids, dtype=np.intp), np.array(decided_ids, dtype=np.intp), begun)
+        lexicon = _lexicon(texts)
+        right = np.where(texts.continues_word, verdicts.before_letter, verdicts.before_word)
+        right[texts.empty] = verdicts.at_end
+        decided = lexicon.safe & self._settled(text + _NEXT_WORD)
+        if self._delicate:
+            decided |= right & lexicon.safe & ~lexicon.unsettling
+        decided &= ~lexicon.power
+        for token, outcome in judged.items():
+            right[token], decided[token] = outcome
+        return NextTokens(np.flatnonzero(right), np.flatnonzero(decided), begun)
+
+    def _judged_tokens(
+        self, prefix: bytes, text: str, tokens: Iterable[int], texts: TokenTexts
+    ) -> dict[int, tuple[bool, bool]]:
+        """Return for each token whether the reply is right that ends with it, and whether it then stays right.
+
+        A token is left out if the reply is not right for lack of an answer's last word.
+        """
         start = unified(text)
         stand_in = self._stand_in(text) if self._ascii else None
         shared = _lexicon(texts).shared_verdicts[stand_in] if stand_in else {}
-        judged: dict[str, tuple[bool, bool]] = {}
-        for token in self._decisive(prefix, text, texts):
-            key = texts.keys[token]
-            if not (key.isascii() and texts.raw[token].isascii()):  # it may change the previous character
-                reply = prefix + texts.raw[token].split(b"\n", 1)[0]
-                if not self._ascii or self._possible(unified(reply.decode("utf-8", "replace"))):
-                    right[token], stays = self._judged(reply)
-                    decided[token] = stays and not texts.incomplete[token]
-                continue
-            if stand_in and stand_in.serves(key):
+        in_plain_word, behind_plain_words = self._states.in_plain_word, self._states.behind_plain_words
+        by_reply = self._behind_plain_words if prefix in (in_plain_word, behind_plain_words) else {}
+        shorter = (behind_plain_words.decode() if prefix == in_plain_word else text).removesuffix(" ")
+        is_apart = not (incomplete_bytes(prefix) or "º" in text or "˚" in text)  # "º" before "C" is a degree sign
+        outcomes: dict[int, tuple[bool, bool]] = {}
+        for token in tokens:
+            key, raw = texts.keys[token], texts.raw[token]
+            if prefix == in_plain_word and key.isascii() and key.isalnum():  # it continues that word
+                is_right, stays = False, False
+            elif not (key.isascii() and raw.isascii()):  # it may change the previous character
+                line = prefix + raw.split(b"\n", 1)[0]
+                whole = (start, key) if is_apart else (unified(line.decode("utf-8", "replace")),)
+                if self._ascii and not self._possible(*whole):
+                    continue
+                is_right, stays = self._judged(line)
+                stays = stays and not texts.incomplete[token]
+            elif stand_in and stand_in.serves(key):
                 if key not in shared:
                     shared[key] = _matcher(stand_in.answer)._judged((stand_in.prefix + key).encode())
-                right[token], decided[token] = shared[key]
-                continue
-            key = key.removeprefix(" ") if text.endswith(" ") else key
-            if key not in judged:  # "one", "One" and "ONE" have one key
-                possible = self._possible(start + key)
-                judged[key] = self._judged((text + key).encode()) if possible else (False, False)
-            right[token], decided[token] = judged[key]
-        decided &= ~_lexicon(texts).power  # the text after "^" belongs to the word before it
-        return NextTokens(right, decided, self._begun(text, texts))
+                is_right, stays = shared[key]
+            else:
+                reply = (shorter if key.startswith(" ") else text) + key
+                if reply not in by_reply:  # "one", "One" and "ONE" have one key
+                    by_reply[reply] = self._judged(reply.encode()) if self._possible(start, key) else (False, False)
+                is_right, stays = by_reply[reply]
+            outcomes[token] = is_right, stays and "^" not in key  # the text after "^" belongs to the word before it
+        return outcomes
 
     def _stand_in(self, text: str) -> "_StandIn | None":
         """Return the prefix that stands in for ``text``, which ends in an accepted answer; None if it does not."""
@@ -167,22 +198,35 @@ class AnswerMatcher:
             return None
         return _StandIn.of_word(ending[3])
 
-    def _possible(self, text: str) -> bool:
-        """Return True if a word of a unified reply may be the last of an answer; else it cannot be right."""
-        letters = _ALPHANUMERIC_RUNS.sub("", text)  # signs and spaces within words are optional
+    def _finds(self, reply: str) -> bool:
+        """Return whether a reply is right, without its normalised form if it has no last word of an answer."""
+        return (not self._ascii or self._possible(unified(first_line(reply)))) and self.right(reply)
+
+    def _possible(self, text: str, more: str = "") -> bool:
+        """Return True if a word of a unified reply may be the last of an answer; else it cannot be right.
+
+        ``more`` is the end of the reply, if ``text`` is only its beginning.
+        """
+        letters = _letters(text) + _letters(more) if more else _letters(text)
         for word in self._needed:
             if word in letters:
                 return True
         if self._digits or self._number_words:
-            digits = _NO_DIGITS.sub("", letters)
-            if "^" in text or any(map(digits.__contains__, self._digits)):
+            if "^" in text or "^" in more:
+                return True
+            if not letters.isalpha() and any(map(_NO_DIGITS.sub("", letters).__contains__, self._digits)):
                 return True
             if any(map(letters.__contains__, self._number_words)):
                 return True
-        if not (self._compounds and _REMOVED_OR_MOVED.search(text)):
+        if not self._compounds:
+            return False
+        present = frozenset(letters)
+        compounds = [word for word, needed in self._compounds.items() if needed <= present]
+        text += more
+        if not (compounds and _REMOVED_OR_MOVED.search(text)):
             return False
         joined = normalize(text, self._accents).replace(" ", "")
-        return any(word in joined for word in self._compounds)
+        return any(word in joined for word in compounds)
 
     def _judged(self, reply: bytes) -> tuple[bool, bool]:
         """Return True if a reply is right, and True if every continuation is."""
@@ -216,40 +260,41 @@ class AnswerMatcher:
         """Return True if the reply contains an accepted answer that no later word can change."""
         return holds(normalize(reply, self._accents), self._plain)
 
-    def _decisive(self, prefix: bytes, text: str, texts: TokenTexts) -> set[int]:
+    def _decisive(self, prefix: bytes, text: str, texts: TokenTexts, verdicts: "_Verdicts") -> set[int]:
         """Return the tokens that might complete an accepted answer or undo it."""
         lexicon = _lexicon(texts)
-        begun = {_last_word(text), _last_word(text.replace("'", "").replace("’", ""))}
-        if is_doctor := _DOCTOR.search(unified(text[-64:])) is not None:
+        end = unified(text[-64:])
+        begun = {_last_word(end)}
+        if "'" in text or "’" in text:
+            begun.add(_last_word(unified(text.replace("'", "").replace("’", "")[-64:])))
+        if is_doctor := _DOCTOR.search(end) is not None:
             begun.add("ph")
-        survives_letters = self.right(text + 2 * _LETTER)
-        stays_right = survives_letters or self.right(text)
+        survives_letters = verdicts.before_letter
+        stays_right = survives_letters or verdicts.at_end
         letters = _LETTERS.search(text)
         if letters and not stays_right and not any(map(str.isalpha, letters.group())):
             letters = None
-        tokens: set[int] = set()
-        for target in self._last_words:
-            tokens.update(texts.with_word(target), lexicon.abbreviations(target, is_doctor or letters is not None))
-            if _UNSEGMENTED_END.search(target):
-                tokens.update(lexicon.containing(target[-1]))
+        tokens = self._always_decisive(texts).copy()
+        if is_doctor or letters:
+            for target in self._last_words:
+                tokens.update(lexicon.abbreviations(target, True))
         targets = [*self._last_words, *(_WORDS_OF_NUMBERS if self._delicate else ())]
-        ending = texts.starting_with if survives_letters else lexicon.ending_word_with
+        ending = texts.starting_with if survives_letters else texts.starting_with_end
         for word in filter(None, begun):
             for target in targets:
-                if len(word) < len(target) and target.startswith(word):
+                if target.startswith(word) and len(word) < len(target):
                     tokens.update(ending(target[len(word) :]), lexicon.apostrophe_ids)
-        if self._delicate and _MAY_GO_ON.search(unified(text[-64:])):
+        if self._delicate and _MAY_GO_ON.search(end):
             tokens.update(lexicon.number_ids, lexicon.unit_ids)
         elif self._delicate:
             for target in self._last_words:
                 tokens.update(lexicon.numbers_with(target))
-        if stays_right and not self.right(text + _NEXT_WORD):
+        if stays_right and not verdicts.before_word:
             tokens.update(lexicon.wordless_ids)
         if not self._ascii or stays_right:
             tokens.update(lexicon.mark_ids, lexicon.binding_ids)
-        tokens.update(self._compounding(text, texts, not survives_letters))
-        for sign in self._signs:
-            tokens.update(lexicon.containing(sign))
+        if self._compounds:
+            tokens.update(self._compounding(text, texts, not survives_letters))
         if incomplete_bytes(prefix):
             tokens.update(lexicon.inside_character_ids)
         if letters:
@@ -259,28 +304,50 @@ class AnswerMatcher:
                 tokens.update(lexicon.dot_ids)
         return tokens
 
+    def _always_decisive(self, texts: TokenTexts) -> set[int]:
+        """Return the tokens that might complete an accepted answer after every prefix."""
+        if self._decisive_of[0] is not texts:
+            lexicon = _lexicon(texts)
+            tokens: set[int] = set()
+            for target in self._last_words:
+                tokens.update(texts.with_word(target), lexicon.abbreviations(target, False))
+                if _UNSEGMENTED_END.search(target):
+                    tokens.update(lexicon.containing(target[-1]))
+            for word in self._compounds:
+                tokens.update(texts.with_word(word))
+            for sign in self._signs:
+                tokens.update(lexicon.containing(sign))
+            self._decisive_of = texts, tokens
+        return self._decisive_of[1]
+
     def _compounding(self, text: str, texts: TokenTexts, end_word: bool) -> Iterable[int]:
         """Yield tokens that complete an accepted compound, perhaps with spaces; ``end_word``: no letter follows."""
         end = text[-64:]
         written = (_ALPHANUMERIC_RUNS.split(unified(end)), normalize(end, self._accents).split())
+        starts = {"".join(words[place:]) for words in written for place in range(len(words))} - {""}
         for word in self._compounds:
-            yield from texts.with_word(word)
-            for words in written:
-                for place in range(len(words)):
-                    start = "".join(words[place:])
-                    if start and len(start) < len(word) and word.startswith(start):
-                        yield from _lexicon(texts).beginning_with(word[len(start) :], end_word)
+            for start in starts:
+                if word.startswith(start) and len(start) < len(word):
+                    yield from _lexicon(texts).beginning_with(word[len(start) :], end_word)
 
     def _begun(self, text: str, texts: TokenTexts) -> Ids:
         """Return tokens that begin or continue an accepted answer without completing it."""
         reply = normalize(text, self._accents)
-        tokens: set[int] = set()
-        for form in self._strict:
-            tokens.update(_lexicon(texts).proper_prefixes(form))
-            for done in range(1, len(form)):
-                if reply.endswith(form[:done]) and reply[:-done][-1:] in ("", " "):
-                    tokens.update(_lexicon(texts).proper_prefixes(form[done:]))
-        return np.array(sorted(tokens), dtype=np.intp)
+        rests = [
+            form[done:]
+            for form in self._strict
+            for done in range(1, len(form))
+            if reply[-1:] == form[done - 1] and reply.endswith(form[:done]) and reply[:-done][-1:] in ("", " ")
+        ]
+        return _lexicon(texts).proper_prefixes((*self._strict, *rests))
+
+
+class _Verdicts(NamedTuple):
+    """Verdicts on a prefix: is it right at its end, before a letter that continues its last word, before a word?"""
+
+    at_end: bool
+    before_letter: bool
+    before_word: bool
 
 
 class _StandIn(NamedTuple):
@@ -329,11 +396,10 @@ class _Lexicon:
         """Outcomes of tokens, right and certain to stay right, by prefix and key."""
         # per instance: there may be a vocabulary for each position of an answer, which the cache must not outlive
         self.abbreviations = lru_cache(maxsize=1 << 14)(self._abbreviations)
-        self.proper_prefixes = lru_cache(maxsize=1 << 14)(self._proper_prefixes)
+        self.proper_prefixes = lru_cache(maxsize=1 << 10)(self._proper_prefixes)
         self.containing = lru_cache(maxsize=1 << 10)(self._containing)
         self.single_letters = lru_cache(maxsize=1 << 10)(self._single_letters)
         self.beginning_with = lru_cache(maxsize=1 << 14)(self._beginning_with)
-        self.ending_word_with = lru_cache(maxsize=1 << 14)(self._ending_word_with)
 
     @cached_property
     def unsettling(self) -> Mask:
@@ -357,12 +423,6 @@ class _Lexicon:
     def binding_ids(self) -> list[int]:
         """Tokens that begin with a sign that belongs to the word before it."""
         return _ids(self._texts.matching(re.compile(_BINDING)))
-
-    def _ending_word_with(self, text: str) -> list[int]:
-        """Return the tokens that start with the end of a word, which no ASCII letter or digit continues."""
-        keys = self._texts.keys
-        ids = self._texts.starting_with(text)
-        return [token for token in ids if not _ALPHANUMERIC_START.match(keys[token], len(text))]
 
     def _beginning_with(self, text: str, end_word: bool) -> list[int]:
         """Return the tokens that begin with a text after any signs; ``end_word``: no letter or digit follows it."""
@@ -388,8 +448,8 @@ class _Lexicon:
     def unit_ids(self) -> list[int]:
         """Tokens that are a unit after a number, or the end of one."""
         ends = {unit[place:] for unit in UNITS for place in range(len(unit))}
-        keys, starting_with = self._texts.keys, self._texts.starting_with
-        return [token for end in ends for token in starting_with(end) if not _ALPHANUMERIC.match(keys[token], len(end))]
+        keys, starting_with_end = self._texts.keys, self._texts.starting_with_end
+        return [token for end in ends for token in starting_with_end(end) if not keys[token][len(end) :][:1].isalnum()]
 
     @cached_property
     def after_letter_ids(self) -> list[int]:
@@ -465,12 +525,12 @@ class _Lexicon:
         """Return tokens with dotted letters that might abbreviate a word, or its end if dotted letters have begun."""
         return [t for t, letters in self._dotted if word in letters or (begun and word.endswith(letters))]
 
-    def _proper_prefixes(self, text: str) -> list[int]:
-        """Return tokens that are a proper prefix of a text, with or without a leading space."""
-        starts = [text[:length] for length in range(1, len(text))]
-        return [
-            token for start in starts for token in (*self._texts.equal_to(start), *self._texts.equal_to(f" {start}"))
-        ]
+    def _proper_prefixes(self, answers: tuple[str, ...]) -> Ids:
+        """Return tokens that are a proper prefix of one of some texts, with or without a leading space."""
+        equal_to = self._texts.equal_to
+        starts = {text[:length] for text in answers for length in range(1, len(text))}
+        tokens = {token for start in starts for token in (*equal_to(start), *equal_to(f" {start}"))}
+        return np.array(sorted(tokens), dtype=np.intp)
 
     def _those(self, condition: Callable[[str], bool]) -> list[int]:
         return [token for token, key in enumerate(self._texts.keys) if condition(key)]
@@ -507,13 +567,24 @@ def _parts_of_number(word: str) -> Iterable[str]:
             yield from (ordinal for ordinal, cardinal in ORDINALS.items() if cardinal == name)
 
 
+@lru_cache(maxsize=1 << 14)
+def _letters(text: str) -> str:
+    """Return the letters and digits of a text: the signs and spaces within words are optional."""
+    return _ALPHANUMERIC_RUNS.sub("", text)
+
+
+def _kept_letters(compound: str) -> frozenset[str]:
+    """Return letters that a reply has if its normalised form holds a compound: all of its letters, or none."""
+    is_kept = compound.isascii() and not any(name in compound for name in _NEW_LETTERS)
+    return frozenset(compound if is_kept else ())
+
+
 def _ids(mask: Mask) -> list[int]:
     return np.flatnonzero(mask).tolist()
 
 
-def _last_word(text: str) -> str:
-    """Return the last word of the text, perhaps unfinished; empty after a boundary."""
-    key = unified(text[-64:])
+def _last_word(key: str) -> str:
+    """Return the last word of a unified text, perhaps unfinished; empty after a boundary."""
     start = len(key)
     while start and not is_boundary(key[start - 1]):
         start -= 1
@@ -533,7 +604,7 @@ _NEXT_NUMBERS = (*("one", "ten", "twenty", "first", "tenth", "twentieth", "ii", 
 
 def _continuations(reply: str) -> Iterable[str]:
     """Yield continuations that may undo a match: of a number, a letter or a sign at the end of a reply."""
-    word = _last_word(reply)
+    word = _last_word(unified(reply[-64:]))
     yield from _CONTINUATIONS
     for number in _WORDS_OF_NUMBERS if word else _NEXT_NUMBERS:
         if number.startswith(word):

@@ -118,8 +118,10 @@ class PrefixStates:
         text = text.translate(_LOWER)
         if self._are_words and self._begins_no_answer(text):
             return _encoded(self._placeholder + self._end_of_other_word(text))
+        if not self._has_article_answer and all(map(self._is_plain, text.removeprefix(" ").split(" "))):
+            return self.in_plain_word
         text = self._masked(text)
-        if not self._has_article_answer and not text.startswith(self._placeholder):
+        if not self._has_article_answer and (text == self._placeholder or not text.startswith(self._placeholder)):
             text = f"{self._placeholder} {text.lstrip(' ')}"
         if not self._right(_readable(text)):
             text = self._with_masked_end(self._without_separators(text))
@@ -131,23 +133,26 @@ class PrefixStates:
         A plain prefix ends in words that are in no answer and no rule. A plain token is another one, or continues one.
         """
         word = token.removeprefix(b" ")
-        clear = self._placeholder and self._masks_last_word and state in (self._behind_plain_words, self._in_plain_word)
-        if not (clear and word.isalpha()):
+        if not (self._placeholder and word.isalpha()):
             return None
-        if state == self._in_plain_word and len(word) == len(token):
+        if state == self.in_plain_word and self._masks_last_word and len(word) == len(token):
             return state
-        lower = word.decode().lower()
-        is_plain = len(lower) > 2 and lower not in self._answers and f"\n{lower}" not in _ALL_RULES
-        return self._in_plain_word if is_plain else None
+        is_clear = state in (self.behind_plain_words, self.in_plain_word)
+        return self.in_plain_word if is_clear and self._is_plain(word.decode().lower()) else None
 
     def of_reply(self, reply: bytes) -> str:
         """Return the canonical prefix for a whole reply: it is right, and stays right, where ``reply`` does."""
         text = _decoded(reply)
         return _readable(self._with_masked_end(self._masked(text.translate(_LOWER))) if self._applies(text) else text)
 
+    def _is_plain(self, word: str) -> bool:
+        """Return True if a word in lower case, and each with this beginning, is in no answer and no rule."""
+        is_word = len(word) > 2 and word.isascii() and word.isalpha() and self._masks_last_word
+        return is_word and word not in self._answers and word not in _BEGINNINGS_OF_RULES
+
     def _applies(self, text: str) -> bool:
         """Return True if a prefix has a canonical form: there is a placeholder, and it is one line."""
-        return self._placeholder != "" and not _LINE_BREAK.search(text)
+        return self._placeholder != "" and (text.isprintable() or not _LINE_BREAK.search(text))
 
     def _masked(self, text: str) -> str:
         """Return a prefix with placeholders for the words before its end, without what they separate from the end."""
@@ -303,8 +308,11 @@ class PrefixStates:
         digits = number.replace(".", "").strip("0")
         if not digits or any(str(integer).strip("0").startswith(digits) for integer in self._integers):
             return self._integers != []
-        value, exponents = Fraction(number), range(1, _MAX_DIGITS // len(number) + 1)
-        return any(value**power in self._integers for exponent in exponents for power in (exponent, -exponent))
+        exponents = range(1, _MAX_DIGITS // len(number) + 1)
+        if number.isdecimal():
+            return any(int(number) ** exponent in self._integers for exponent in exponents)
+        powers = (Fraction(number) ** power for exponent in exponents for power in (exponent, -exponent))
+        return any(power in self._integers for power in powers)
 
     def _begins_answer(self, letters: str) -> bool:
         return f"\n{letters}" in self._answers
@@ -340,12 +348,12 @@ class PrefixStates:
         return re.compile(rf"{self._placeholder}(?:[ ,.;!)]+(?:{words}))+(?=[ ,.;!)])")
 
     @cached_property
-    def _behind_plain_words(self) -> bytes:
+    def behind_plain_words(self) -> bytes:
         """Canonical prefix after words in no answer."""
         return _encoded(f"{self._placeholder} ")
 
     @cached_property
-    def _in_plain_word(self) -> bytes:
+    def in_plain_word(self) -> bytes:
         """Canonical prefix within or behind a word in no answer, before a boundary."""
         return _encoded(f"{self._placeholder} {self._placeholder}")
 
@@ -363,6 +371,7 @@ def _lines(*words: str) -> str:
 
 
 _ALL_RULES = _lines(*_RULES, *_NUMBER_RULES)
+_BEGINNINGS_OF_RULES = frozenset(rule[:length] for rule in _ALL_RULES.split() for length in range(1, len(rule) + 1))
 
 
 def _decoded(text: bytes) -> str:

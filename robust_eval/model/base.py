@@ -54,14 +54,14 @@ def _tokens_by_letter(texts: TokenTexts, choices: int, strict: bool) -> list[Ids
 
 
 class NextTokens(NamedTuple):
-    """Outcome, for a matcher, of each token of a vocabulary of V after a prefix of an answer.
+    """Sets of tokens of a vocabulary after a prefix of an answer, as a matcher judges them: ids, ascending.
 
-    ``right`` (V,): the answer is right if it ends after this token. ``decided`` (V,): no continuation makes it wrong.
-    ``begun`` are the ids of tokens that begin or continue an accepted answer, which are likely to become right.
+    ``right``: the answer is right if it ends after this token. ``decided``: no continuation makes it wrong. ``begun``
+    tokens begin or continue an accepted answer, and are likely to become right.
     """
 
-    right: Mask
-    decided: Mask
+    right: Ids
+    decided: Ids
     begun: Ids
 
 
@@ -81,7 +81,7 @@ class Matcher(Protocol):
         """Return :meth:`state` of a prefix with one more token if that follows from its ``state`` before; else None."""
 
     def next_tokens(self, prefix: bytes, texts: TokenTexts) -> NextTokens:
-        """Return the outcome of each token after ``prefix``, which has no line break."""
+        """Return the tokens with each outcome after ``prefix``, which has no line break."""
 
 
 @dataclass(frozen=True)

@@ -68,11 +68,19 @@ class TokenTexts:
         high = bisect.bisect_left(keys, text + "\U0010ffff", lo=low)
         return ids[low:high]
 
-    def equal_to(self, text: str) -> list[int]:
-        """Return the ids of the tokens whose key is this text."""
+    def starting_with_end(self, text: str) -> list[int]:
+        """Return the ids of the tokens whose key starts with the end of a word: no ASCII letter or digit follows it."""
         keys, ids = self._sorted
         low = bisect.bisect_left(keys, text)
-        return ids[low : bisect.bisect_right(keys, text, lo=low)]
+        high = bisect.bisect_left(keys, text + "\U0010ffff", lo=low)
+        digits, behind_digits, letters, behind_letters = (
+            bisect.bisect_left(keys, text + limit, low, high) for limit in ("0", ":", "a", "{")
+        )
+        return ids[low:digits] + ids[behind_digits:letters] + ids[behind_letters:high]
+
+    def equal_to(self, text: str) -> list[int]:
+        """Return the ids of the tokens whose key is this text."""
+        return self._ids_with_key.get(text, [])
 
     def with_word(self, word: str) -> list[int]:
         """Return the ids of the tokens whose key contains a word between boundaries or its own ends, ascending."""
@@ -86,6 +94,14 @@ class TokenTexts:
     def _sorted(self) -> tuple[list[str], list[int]]:
         ids = sorted(range(len(self.keys)), key=self.keys.__getitem__)
         return [self.keys[token] for token in ids], ids
+
+    @cached_property
+    def _ids_with_key(self) -> dict[str, list[int]]:
+        """The ids of the tokens by their keys."""
+        ids: dict[str, list[int]] = defaultdict(list)
+        for token, key in enumerate(self.keys):
+            ids[key].append(token)
+        return {**ids}
 
     @cached_property
     def _ids_with_piece(self) -> dict[str, list[int]]:

@@ -178,7 +178,7 @@ class NextTokenClassifier:
 
     def classify(self, text: bytes, last: bool) -> NextTokenSets:
         """Classify the next tokens after ``text``; ``last``: only one token follows."""
-        state = self._state(text)
+        state = self._states.get(text) or self._state(text)
         key = (text if self._vocabulary.stop else state, not text.strip(), last)
         if key not in self._sets:
             self._sets[key] = self._classified(text, state, last)
@@ -208,24 +208,23 @@ class NextTokenClassifier:
             self._outcomes[state] = matcher.next_tokens(state, vocabulary.texts)
         right, decided, begun = self._outcomes[state]
         if vocabulary.stop:
-            right, decided = right.copy(), decided.copy()
-        for token in vocabulary.stopping(text) if vocabulary.stop else ():
-            whole = vocabulary.answer(text + vocabulary.texts.raw[token])
-            right[token] = matcher.right(whole.decode("utf-8", "replace"))
-            decided[token] = False
-        rightly = np.flatnonzero(right)
+            stopping = vocabulary.stopping(text)
+            wholes = (vocabulary.answer(text + vocabulary.texts.raw[token]) for token in stopping)
+            is_right = [matcher.right(whole.decode("utf-8", "replace")) for whole in wholes]
+            right = np.union1d(np.setdiff1d(right, stopping), stopping[np.array(is_right, dtype=bool)])
+            decided = np.setdiff1d(decided, stopping)
         none = np.empty(0, dtype=np.intp)
         if last:
-            return NextTokenSets(rightly, none, none, none, np.flatnonzero(decided))
+            return NextTokenSets(right, none, none, none, decided)
         ends = vocabulary.ending(text)
-        final = decided.copy()
-        final[ends] = True
+        final, rightly = np.zeros((2, len(vocabulary.ends)), dtype=bool)
+        final[decided], final[ends], rightly[right] = True, True, True
         return NextTokenSets(
-            right=rightly[final[rightly]],
-            wrong=ends[~right[ends]],
-            open=rightly[~final[rightly]],
-            begun=begun[~final[begun] & ~right[begun]],
-            decided=np.flatnonzero(decided),
+            right=right[final[right]],
+            wrong=ends[~rightly[ends]],
+            open=right[~final[right]],
+            begun=begun[~final[begun] & ~rightly[begun]],
+            decided=decided,
         )
 
 

@@ -90,11 +90,11 @@ def agrees_with_whole_replies(answers: tuple[str, ...], prefix: bytes, texts: To
     drawn = np.random.default_rng(len(prefix)).choice(len(texts.raw), OTHERS, replace=False)
     letters = "".join(form for answer in answers for form in forms(answer)).replace(" ", "")
     telling = [token for token, key in enumerate(texts.keys) if might_matter(key.strip(), letters)]
-    tokens = np.unique([*drawn, *telling, *np.flatnonzero(found.right)[:OTHERS]])
+    tokens = np.unique([*drawn, *telling, *found.right[:OTHERS]])
     whole = [(prefix + texts.raw[token].split(b"\n", 1)[0]).decode("utf-8", "replace") for token in tokens]
     expected = np.array([rule.right(reply) for reply in whole])
-    differ = np.flatnonzero(found.right[tokens] != expected)
-    assert {whole[place]: bool(found.right[tokens[place]]) for place in differ} == {}
+    is_right = np.isin(tokens, found.right)
+    assert {whole[place]: bool(is_right[place]) for place in np.flatnonzero(is_right != expected)} == {}
 
 
 def might_matter(key: str, letters: str) -> bool:
@@ -105,7 +105,7 @@ def might_matter(key: str, letters: str) -> bool:
 def stays_right(answers: tuple[str, ...], prefix: bytes, texts: TokenTexts) -> int:
     """What is closed is right whatever follows; returns how many tokens are."""
     rule = matcher(*answers)
-    closed = np.flatnonzero(next_tokens(answers, prefix, texts).decided)
+    closed = next_tokens(answers, prefix, texts).decided
     random = np.random.default_rng(len(closed))
     delicate = [token for token in closed if re.match(r"[\W_]*(\d|and|one|[a-z]{0,2}$)", texts.keys[token])]
     tokens = {*random.permutation(closed)[:15].tolist(), *random.permutation(delicate)[:15].tolist()}

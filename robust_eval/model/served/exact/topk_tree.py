@@ -184,7 +184,9 @@ def classify_topk_tokens(
     An answer ends with its first line; in a conversation (``chat``), with the first one that is not blank.
     """
     texts = TokenTexts([token.text for token in tokens])
-    right, decided, begun = matcher.next_tokens(text.lstrip() if chat else text, texts)
+    found = matcher.next_tokens(text.lstrip() if chat else text, texts)
+    right, decided, begun = np.zeros((3, len(tokens)), dtype=bool)
+    right[found.right], decided[found.decided], begun[found.begun] = True, True, True
     ends = np.array([token.ends for token in tokens], dtype=bool)
     breaks = texts.breaks_line
     if chat and not text.strip():  # all lines are blank so far
@@ -192,9 +194,7 @@ def classify_topk_tokens(
         for index in np.flatnonzero(texts.breaks_line & ~breaks):
             right[index] = False  # the text after its line breaks is judged with the next token
     ended = np.ones(len(tokens), dtype=bool) if last else ends | breaks
-    begins = np.zeros(len(tokens), dtype=bool)
-    begins[begun] = True
-    return TokenOutcomes(ended | (decided & right), right, begins & ~ended)
+    return TokenOutcomes(ended | (decided & right), right, begun & ~ended)
 
 
 RIGHT_ALREADY, RIGHT_BEGUN, RIGHT_OTHERWISE = 0.95, 0.6, 0.03
