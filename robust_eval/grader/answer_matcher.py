@@ -45,7 +45,7 @@ _WORDS_OF_A_NUMBER = "|".join((*_WORDS_OF_NUMBERS, *MONTH_NAMES))
 _MAY_GO_ON = re.compile(rf"(?:\d|\b(?:{_WORDS_OF_A_NUMBER}|and|a|of|no|minus|negative))\W*[^\W\d_]*$|[-−.$€£¥₹₩₽]$")
 _NUMBER = re.compile(rf"\d|\b(?:{_WORDS_OF_A_NUMBER})\b")
 _DELICATE = re.compile(rf"{_NUMBER.pattern}|(?<!\S)[^\W\d_](?!\S)|[^\w\s]")
-"""Forms that later text may change: a number, a single letter, a sign."""
+"""Words that later text may change: a number, a single letter, a sign."""
 _ALPHANUMERIC_START = re.compile("[a-z0-9]")
 _ALPHANUMERIC = re.compile(r"[^\W_]+")
 _ALPHANUMERIC_RUNS = re.compile(r"[\W_]+")
@@ -88,26 +88,16 @@ class AnswerMatcher:
         """True for right replies that are certain to stay right, by their canonical form."""
         self._behind_plain_words: dict[str, tuple[bool, bool]] = {}
         """Replies that begin with a word of no answer: is each right, and certain to stay right?"""
-        self._plain = [form for form in accepted if not _DELICATE.search(form)]
+        self._plain = [form for form in accepted if not any(map(_is_delicate, form.split()))]
         self._delicate = len(self._plain) < len(accepted)
         self._ascii = all(form.isascii() for form in accepted)
         self._signs = {letter for form in accepted for letter in form if not (letter.isalnum() or letter.isspace())}
-        ends = {form.split()[-1] for form in accepted}
-        spoken = {word for end in ends for word in _SPOKEN.get(end, ())}
-        spoken |= {name for name, month in MONTH_NAMES.items() if month in ends and name not in MONTHS}
-        spoken |= {word for word, value in (*ROMAN.items(), ("i", 1)) if str(value) in ends}
-        self._last_words = ends | spoken | ({"sharp"} if "#" in self._signs else set())
-        # a right reply has the longest run of letters and digits of a last word, a number in words, or a compound
-        self._needed = {max(_ALPHANUMERIC.findall(unified(word)), key=len, default="") for word in self._last_words}
-        self._needed |= {word for word, value in NUMBERS.items() if str(value) in self._needed}
-        self._needed.update(self._compounds)
+        self._needed = list(dict.fromkeys(map(_Needed.by, accepted)))
+        self._last_words = {word for needed in self._needed for word in needed.last_words}
+        self._last_words |= {"sharp"} if "#" in self._signs else set()
         self._decisive_of: tuple[TokenTexts | None, set[int]] = None, set()
         """Those of the last vocabulary that are decisive after every prefix."""
         self._last_letters = "".join(sorted({letter for word in self._last_words for letter in unified(word)[-1:]}))
-        numbers = [word for word in self._last_words if any(map(str.isdigit, word))]
-        parts = {part for word in numbers for part in _parts_of_number(word)}
-        self._digits = [part for part in parts if part.isdigit()]
-        self._number_words = [part for part in parts if not part.isdigit()]
 
     @cached_property  # most runs use only the identity of a matcher
     def _states(self) -> PrefixStates:
@@ -131,7 +121,7 @@ class AnswerMatcher:
         """Return the tokens of a vocabulary with each outcome after ``prefix``, which has no line break."""
         text = prefix.decode("utf-8", "replace")
         verdicts = _Verdicts(*(self._finds(text + more) for more in ("", 2 * _LETTER, _NEXT_WORD)))
-        judged = self._judged_tokens(prefix, text, self._decisive(prefix, text, texts, verdicts), texts)
+        judged = self._judged_tokens(prefix, text, texts, verdicts)
         begun = self._begun(text, texts)
         if not any(verdicts):
             right_ids = sorted(token for token, (is_right, _) in judged.items() if is_right)
@@ -149,39 +139,42 @@ class AnswerMatcher:
         return NextTokens(np.flatnonzero(right), np.flatnonzero(decided), begun)
 
     def _judged_tokens(
-        self, prefix: bytes, text: str, tokens: Iterable[int], texts: TokenTexts
+        self, prefix: bytes, text: str, texts: TokenTexts, verdicts: "_Verdicts"
     ) -> dict[int, tuple[bool, bool]]:
-        """Return for each token whether the reply is right that ends with it, and whether it then stays right.
+        """Return for each decisive token whether the reply that ends with it is right, and whether it stays right.
 
-        A token is left out if the reply is not right for lack of an answer's last word.
+        A token is left out if the reply is not right for lack of an answer's words.
         """
         start = unified(text)
         stand_in = self._stand_in(text) if self._ascii else None
         shared = _lexicon(texts).shared_verdicts[stand_in] if stand_in else {}
-        in_plain_word, behind_plain_words = self._states.in_plain_word, self._states.behind_plain_words
-        by_reply = self._behind_plain_words if prefix in (in_plain_word, behind_plain_words) else {}
-        shorter = (behind_plain_words.decode() if prefix == in_plain_word else text).removesuffix(" ")
+        is_in_word = self._states.is_in_plain_word(prefix)
+        by_reply = self._behind_plain_words if is_in_word or self._states.is_behind_plain_words(prefix) else {}
+        shorter = (text.rpartition(" ")[0] if is_in_word else text).removesuffix(" ")
         is_apart = not (incomplete_bytes(prefix) or "º" in text or "˚" in text)  # "º" before "C" is a degree sign
+        may_stay = any(verdicts)
         outcomes: dict[int, tuple[bool, bool]] = {}
-        for token in tokens:
+        for token in self._decisive(prefix, text, texts, verdicts):
             key, raw = texts.keys[token], texts.raw[token]
-            if prefix == in_plain_word and key.isascii() and key.isalnum():  # it continues that word
+            # an answer's last word may go on, unless it was right before
+            ends_in_word = not may_stay and key.isascii() and key.removeprefix(" ").isalnum()
+            if is_in_word and key.isascii() and key.isalnum():  # it continues that word
                 is_right, stays = False, False
             elif not (key.isascii() and raw.isascii()):  # it may change the previous character
                 line = prefix + raw.split(b"\n", 1)[0]
                 whole = (start, key) if is_apart else (unified(line.decode("utf-8", "replace")),)
                 if self._ascii and not self._possible(*whole):
                     continue
-                is_right, stays = self._judged(line)
-                stays = stays and not texts.incomplete[token]
+                is_right, stays = self._judged(line, ends_in_word or bool(texts.incomplete[token]))
             elif stand_in and stand_in.serves(key):
                 if key not in shared:
-                    shared[key] = _matcher(stand_in.answer)._judged((stand_in.prefix + key).encode())
+                    shared[key] = _matcher(stand_in.answer)._judged((stand_in.prefix + key).encode(), False)
                 is_right, stays = shared[key]
             else:
                 reply = (shorter if key.startswith(" ") else text) + key
                 if reply not in by_reply:  # "one", "One" and "ONE" have one key
-                    by_reply[reply] = self._judged(reply.encode()) if self._possible(start, key) else (False, False)
+                    possible = self._possible(start, key)
+                    by_reply[reply] = self._judged(reply.encode(), ends_in_word) if possible else (False, False)
                 is_right, stays = by_reply[reply]
             outcomes[token] = is_right, stays and "^" not in key  # the text after "^" belongs to the word before it
         return outcomes
@@ -203,23 +196,23 @@ class AnswerMatcher:
         return (not self._ascii or self._possible(unified(first_line(reply)))) and self.right(reply)
 
     def _possible(self, text: str, more: str = "") -> bool:
-        """Return True if a word of a unified reply may be the last of an answer; else it cannot be right.
+        """Return True if a unified reply may have the words of an answer; else it cannot be right.
 
         ``more`` is the end of the reply, if ``text`` is only its beginning.
         """
         letters = _letters(text) + _letters(more) if more else _letters(text)
-        for word in self._needed:
-            if word in letters:
-                return True
-        if self._digits or self._number_words:
-            if "^" in text or "^" in more:
-                return True
-            if not letters.isalpha() and any(map(_NO_DIGITS.sub("", letters).__contains__, self._digits)):
-                return True
-            if any(map(letters.__contains__, self._number_words)):
-                return True
+        is_power = "^" in text or "^" in more
+        for needed in self._needed:
+            for word in needed.words:
+                if word not in letters:
+                    break
+            else:
+                if needed.may_end_in(letters) or (is_power and needed.digits):
+                    return True
         if not self._compounds:
             return False
+        if any(map(letters.__contains__, self._compounds)):
+            return True
         present = frozenset(letters)
         compounds = [word for word, needed in self._compounds.items() if needed <= present]
         text += more
@@ -228,10 +221,11 @@ class AnswerMatcher:
         joined = normalize(text, self._accents).replace(" ", "")
         return any(word in joined for word in compounds)
 
-    def _judged(self, reply: bytes) -> tuple[bool, bool]:
-        """Return True if a reply is right, and True if every continuation is."""
-        if not self.right(reply.decode("utf-8", "replace")):
-            return False, False
+    def _judged(self, reply: bytes, is_unfinished: bool) -> tuple[bool, bool]:
+        """Return True if a reply is right, and True if every continuation is; ``is_unfinished``: some are not."""
+        is_right = self.right(reply.decode("utf-8", "replace"))
+        if is_unfinished or not is_right:
+            return is_right, False
         text = unified(self._states.of_reply(reply), self._accents).translate(_BRACKETS)
         state = _LONG_RUN.sub(r"\1\1\1", text)
         if self._ascii and not state.isascii():
@@ -340,6 +334,46 @@ class AnswerMatcher:
             if reply[-1:] == form[done - 1] and reply.endswith(form[:done]) and reply[:-done][-1:] in ("", " ")
         ]
         return _lexicon(texts).proper_prefixes((*self._strict, *rests))
+
+
+class _Needed(NamedTuple):
+    """Parts of every reply that holds one accepted answer, among its letters and digits.
+
+    ``words`` are all needed, and, unless the last word of the answer is one of them, one of ``ends`` or ``digits``, the
+    latter among its digits. ``last_words`` are all ways to write the last word.
+    """
+
+    words: tuple[str, ...]
+    last_words: frozenset[str]
+    ends: frozenset[str] = frozenset()
+    digits: frozenset[str] = frozenset()
+
+    @classmethod
+    def by(cls, form: str) -> "_Needed":
+        """Return the parts that replies with a normalised form need."""
+        words = form.split()
+        plain = [word for word in words if len(word) > 2 and word.isascii() and not _is_delicate(word)]
+        last = words[-1]
+        if last in plain:
+            return cls(tuple(plain), frozenset({last}))
+        last_words = {last, *_SPOKEN.get(last, ())}
+        last_words.update(name for name, month in MONTH_NAMES.items() if month == last and name not in MONTHS)
+        last_words.update(word for word, value in (*ROMAN.items(), ("i", 1)) if str(value) == last)
+        # the longest run of letters and digits of a last word, or a number in words
+        ends = {max(_ALPHANUMERIC.findall(unified(word)), key=len, default="") for word in last_words}
+        ends |= {word for word, value in NUMBERS.items() if str(value) in ends} | ({"sharp"} if "#" in last else set())
+        numbers = [word for word in last_words if any(map(str.isdigit, word))]
+        parts = {part for word in numbers for part in _parts_of_number(word)}
+        digits = frozenset(filter(str.isdigit, parts))
+        return cls(tuple(plain), frozenset(last_words), frozenset(ends | parts - digits), digits)
+
+    def may_end_in(self, letters: str) -> bool:
+        """Return True if the letters and digits of a reply may have the last word, if they have the others."""
+        if not self.ends or any(map(letters.__contains__, self.ends)):
+            return True
+        if not self.digits or letters.isalpha():
+            return False
+        return any(map(_NO_DIGITS.sub("", letters).__contains__, self.digits))
 
 
 class _Verdicts(NamedTuple):
@@ -565,6 +599,12 @@ def _parts_of_number(word: str) -> Iterable[str]:
         if number in parts:
             yield name
             yield from (ordinal for ordinal, cardinal in ORDINALS.items() if cardinal == name)
+
+
+@lru_cache(maxsize=1 << 14)
+def _is_delicate(word: str) -> bool:
+    """Return True if later text may change a word of a normalised form."""
+    return _DELICATE.search(word) is not None
 
 
 @lru_cache(maxsize=1 << 14)

@@ -47,6 +47,7 @@ _CLOSED_TERM = re.compile(
 _SEPARATED_WORDS = re.compile(
     rf"((?:[{_SEPARATING}]|(?<=[{_SEPARATING}])(?:the|an)(?=[{_SEPARATING}])|(?<= )a(?= ))+)(.*)", re.DOTALL
 )
+_WORDS_ALONE = re.compile(" ?[a-z]{3,}(?: [a-z]{3,})*")
 _WORDS = re.compile(r"([a-z]{2,}(?:[ ,.;!)]+[a-z]{2,})*)(?<!\bph)([ ,.;!)]*)")
 _INITIALS = re.compile(r"(?:[a-z]\. ?)*[a-z](\.? ?)")
 _PLAIN = re.compile(rf"[a-z\d'_{_SEPARATING}]*")
@@ -56,6 +57,8 @@ _SEPARATED_NUMBER = re.compile(r"([ ,.;!)#*/=+-]+)(.*)", re.DOTALL)
 _LAST_NUMBER = re.compile(r"(\d+)((?:\.\d+)?)([ ,.;!)+]*)")
 _ALIKE_NUMBERS = (("one", "two", "three", "five", "twelve"), ("six", "seven"))
 """Numbers below 20 to which the same endings make others: none, or "teen", "ty" and "th"."""
+_BEGINNING_WITH_INTEGER = re.compile(rf"\d{{1,{_MAX_DIGITS}}}(?: ?[a-z]{{2,}})*")
+_INTEGER_OR_WORD = re.compile(rf"(\d{{1,{_MAX_DIGITS}}})[a-z]*|[a-z].*")
 _DAY = re.compile("0?(?:[1-9]|[12][0-9]|3[01])")
 
 _MAX_INITIALS = 3
@@ -92,22 +95,24 @@ class PrefixStates:
         delicate = delicate or not SPOKEN_SIGNS.isdisjoint(self._answers.split())
         self._are_words = self._ascii and not delicate and not self._has_article_answer
         self._may_be_initials = any(len(form.split()[0]) <= _MAX_INITIALS for form in accepted)
-        self._are_numbers = all(re.fullmatch(rf"\d{{1,{_MAX_DIGITS}}}(?: ?[a-z]{{2,}})*", form) for form in accepted)
-        self._are_numbers &= set(_NUMBER_RULES).isdisjoint(re.findall("[a-z]+", self._answers))
+        self._are_numbers = all(map(_BEGINNING_WITH_INTEGER.fullmatch, accepted)) and set(_NUMBER_RULES).isdisjoint(
+            re.findall("[a-z]+", self._answers)
+        )
         starts = [form.split()[0] for form in accepted if re.search(r"\d", form.split()[0])]
-        integers = [re.fullmatch(rf"(\d{{1,{_MAX_DIGITS}}})[a-z]*|[a-z].*", word) for word in starts]
+        integers = [_INTEGER_OR_WORD.fullmatch(word) for word in starts]
         self._masks_last_number = self._ascii and all(integers)
         self._integers = [int(match[1]) for match in integers if match and match[1]]
         self._have_day = any(_DAY.fullmatch(str(integer)) for integer in self._integers)
         wars = ["world"] if self._may_become_answer("1") else []
         self._first_rules = _lines(*_NUMBER_WORDS, *(_DATE_WORDS if self._have_day else ()), *wars)
         """Words that change the meaning of what follows, or may be an answer, behind a placeholder and near numbers."""
-        self._rules = _lines(*_RULES, *(_NUMBER_RULES if delicate else ()))
         if self._are_words:
             self._rules = _lines("the", "an", "ph")
         elif self._are_numbers:
             rules = ("the", "an", *self._first_rules.split(), *LARGE_NUMBERS, *ORDINALS, "and", "of", "war")
             self._rules = _lines(*rules)
+        else:
+            self._rules = _lines(*_RULES, *(_NUMBER_RULES if delicate else ()))
         self._right = right
 
     def of(self, prefix: bytes) -> bytes:
@@ -115,11 +120,11 @@ class PrefixStates:
         text = _decoded(prefix)
         if not self._applies(text):
             return prefix
-        text = text.translate(_LOWER)
+        text = _lower(text)
+        if not self._has_article_answer and self._are_plain(text):
+            return self._in_plain_word
         if self._are_words and self._begins_no_answer(text):
             return _encoded(self._placeholder + self._end_of_other_word(text))
-        if not self._has_article_answer and all(map(self._is_plain, text.removeprefix(" ").split(" "))):
-            return self.in_plain_word
         text = self._masked(text)
         if not self._has_article_answer and (text == self._placeholder or not text.startswith(self._placeholder)):
             text = f"{self._placeholder} {text.lstrip(' ')}"
@@ -133,22 +138,32 @@ class PrefixStates:
         A plain prefix ends in words that are in no answer and no rule. A plain token is another one, or continues one.
         """
         word = token.removeprefix(b" ")
-        if not (self._placeholder and word.isalpha()):
+        if not (self._placeholder and self._masks_last_word and word.isalpha()):
             return None
-        if state == self.in_plain_word and self._masks_last_word and len(word) == len(token):
+        if state == self._in_plain_word and len(word) == len(token):
             return state
-        is_clear = state in (self.behind_plain_words, self.in_plain_word)
-        return self.in_plain_word if is_clear and self._is_plain(word.decode().lower()) else None
+        is_clear = state in (self._behind_plain_words, self._in_plain_word)
+        return self._in_plain_word if is_clear and self._are_plain(word.decode().lower()) else None
+
+    def is_in_plain_word(self, state: bytes) -> bool:
+        """Return True for the canonical prefix within or behind a word in no answer, before a boundary."""
+        return self._placeholder != "" and state == self._in_plain_word
+
+    def is_behind_plain_words(self, state: bytes) -> bool:
+        """Return True for the canonical prefix after words in no answer."""
+        return self._placeholder != "" and state == self._behind_plain_words
 
     def of_reply(self, reply: bytes) -> str:
         """Return the canonical prefix for a whole reply: it is right, and stays right, where ``reply`` does."""
         text = _decoded(reply)
-        return _readable(self._with_masked_end(self._masked(text.translate(_LOWER))) if self._applies(text) else text)
+        return _readable(self._with_masked_end(self._masked(_lower(text))) if self._applies(text) else text)
 
-    def _is_plain(self, word: str) -> bool:
-        """Return True if a word in lower case, and each with this beginning, is in no answer and no rule."""
-        is_word = len(word) > 2 and word.isascii() and word.isalpha() and self._masks_last_word
-        return is_word and word not in self._answers and word not in _BEGINNINGS_OF_RULES
+    def _are_plain(self, text: str) -> bool:
+        """Return True for words in lower case if none of them, and no longer last word, is in an answer or a rule."""
+        if not (self._masks_last_word and _WORDS_ALONE.fullmatch(text)):
+            return False
+        words = text.split()
+        return _BEGINNINGS_OF_RULES.isdisjoint(words) and not any(map(self._answers.__contains__, words))
 
     def _applies(self, text: str) -> bool:
         """Return True if a prefix has a canonical form: there is a placeholder, and it is one line."""
@@ -348,12 +363,12 @@ class PrefixStates:
         return re.compile(rf"{self._placeholder}(?:[ ,.;!)]+(?:{words}))+(?=[ ,.;!)])")
 
     @cached_property
-    def behind_plain_words(self) -> bytes:
+    def _behind_plain_words(self) -> bytes:
         """Canonical prefix after words in no answer."""
         return _encoded(f"{self._placeholder} ")
 
     @cached_property
-    def in_plain_word(self) -> bytes:
+    def _in_plain_word(self) -> bytes:
         """Canonical prefix within or behind a word in no answer, before a boundary."""
         return _encoded(f"{self._placeholder} {self._placeholder}")
 
@@ -372,6 +387,13 @@ def _lines(*words: str) -> str:
 
 _ALL_RULES = _lines(*_RULES, *_NUMBER_RULES)
 _BEGINNINGS_OF_RULES = frozenset(rule[:length] for rule in _ALL_RULES.split() for length in range(1, len(rule) + 1))
+
+
+def _lower(text: str) -> str:
+    """Return a prefix with ASCII letters in lower case, and signs that normalisation replaces as it writes them."""
+    if text.isascii():
+        return text.lower().replace("`", "'").replace("&", " and ")
+    return text.translate(_LOWER)
 
 
 def _decoded(text: bytes) -> str:
