@@ -83,6 +83,7 @@ _INITIALS = re.compile(
     rf"|(?<![^\W_])(?:{_LETTER}\.)+{_LETTER}(?![^\W_])(?!\.)"  # U.S
     rf"|(?<!\S)(?!a\s){_LETTER}(?:\s{_LETTER})+(?!\S)"  # J R R
 )
+_SPACED_LETTERS = re.compile(r"(?<!\S)\S\s\S(?!\S)")
 _POSSESSIVE = re.compile(r"(?:(?<=\w)|(?<=\w\.))'s(?!\w)")
 _APOSTROPHE = re.compile(rf"(?<={_LETTER})'(?={_LETTER})|(?<=\d)'(?=s(?!\w))")
 _FOOTNOTE = re.compile(rf"(?<={_LETTER}{_LETTER}{_LETTER})\^\d+(?!\w)")
@@ -233,7 +234,8 @@ def _words(text: str, join_apostrophes: bool) -> list[str]:
         text = _SCRIPT_EDGE.sub(" ", text)
     text = _SPACED_THOUSANDS.sub(_joined_digits, text)
     if _SPECIAL.search(text):
-        text = _THOUSANDS.sub(_joined_digits, text)
+        if "," in text:
+            text = _THOUSANDS.sub(_joined_digits, text)
         if "'" in text:
             text = _POSSESSIVE.sub("", _APOSTROPHE.sub("", text) if join_apostrophes else text)
         if "^" in text:
@@ -243,7 +245,8 @@ def _words(text: str, join_apostrophes: bool) -> list[str]:
         if "10^" in text:
             text = _TIMES_TEN.sub(" × ", text)
         text = _CURRENCY.sub(r" \2 \1 ", text)
-    text = _INITIALS.sub(_joined, text)
+    if "." in text or _SPACED_LETTERS.search(text):
+        text = _INITIALS.sub(_joined, text)
     return [
         "," if match.lastgroup == "punctuation" else match.group()
         for match in _piece().finditer(text)

@@ -69,6 +69,7 @@ _ENDING_IN_WORD = re.compile(rf"([a-z ]*?)([a-z]{{3,}}){_SIGNS_AT_END}")
 _ENDING_IN_NUMBER = re.compile(rf"[a-z]{{3}} ([1-9]\d{{0,5}}|{'|'.join(NUMBERS)}){_SIGNS_AT_END}")
 _CLOSING = re.compile(r"[;!)]|[.,](?=[^\w^])")
 """Signs that nothing but the parts of dates and initials is joined across."""
+_ByLetters = Callable[[str, bool], tuple[bool, list[str]]]
 _LONG_RUN = re.compile(r"([^\w\s])\1{3,}")
 
 
@@ -83,6 +84,7 @@ class AnswerMatcher:
         """Compounds, and the letters without which a reply does not have them."""
         accepted = with_spellings(accepted) if lenient else accepted
         self._accepted = accepted
+        self._spaced = [f" {form} " for form in accepted]
         self._accents = accents
         self._stays: dict[str, bool] = {}
         """True for right replies that are certain to stay right, by their canonical form."""
@@ -113,9 +115,12 @@ class AnswerMatcher:
 
     def right(self, reply: str) -> bool:
         """Return True if the matcher finds an accepted answer in the first line of a reply."""
-        return any(
-            holds(form, self._accepted) or holds_compound(form, self._compounds) for form in forms(reply, self._accents)
-        )
+        for form in forms(reply, self._accents):
+            if any(map(f" {form} ".__contains__, self._spaced)) or holds_compound(form, self._compounds):
+                return True
+            if not self._ascii and holds(form, self._accepted):
+                return True
+        return False
 
     def next_tokens(self, prefix: bytes, texts: TokenTexts) -> NextTokens:
         """Return the tokens of a vocabulary with each outcome after ``prefix``, which has no line break."""
@@ -152,6 +157,7 @@ class AnswerMatcher:
         by_reply = self._behind_plain_words if is_in_word or self._states.is_behind_plain_words(prefix) else {}
         shorter = (text.rpartition(" ")[0] if is_in_word else text).removesuffix(" ")
         is_apart = not (incomplete_bytes(prefix) or "º" in text or "˚" in text)  # "º" before "C" is a degree sign
+        by_letters = lru_cache(maxsize=None)(self._possible_by)
         may_stay = any(verdicts)
         outcomes: dict[int, tuple[bool, bool]] = {}
         for token in self._decisive(prefix, text, texts, verdicts):
@@ -162,8 +168,8 @@ class AnswerMatcher:
                 is_right, stays = False, False
             elif not (key.isascii() and raw.isascii()):  # it may change the previous character
                 line = prefix + raw.split(b"\n", 1)[0]
-                whole = (start, key) if is_apart else (unified(line.decode("utf-8", "replace")),)
-                if self._ascii and not self._possible(*whole):
+                whole = (start, key) if is_apart else (unified(line.decode("utf-8", "replace")), "")
+                if self._ascii and not self._possible(*whole, by_letters):
                     continue
                 is_right, stays = self._judged(line, ends_in_word or bool(texts.incomplete[token]))
             elif stand_in and stand_in.serves(key):
@@ -173,7 +179,7 @@ class AnswerMatcher:
             else:
                 reply = (shorter if key.startswith(" ") else text) + key
                 if reply not in by_reply:  # "one", "One" and "ONE" have one key
-                    possible = self._possible(start, key)
+                    possible = self._possible(start, key, by_letters)
                     by_reply[reply] = self._judged(reply.encode(), ends_in_word) if possible else (False, False)
                 is_right, stays = by_reply[reply]
             outcomes[token] = is_right, stays and "^" not in key  # the text after "^" belongs to the word before it
@@ -195,31 +201,32 @@ class AnswerMatcher:
         """Return whether a reply is right, without its normalised form if it has no last word of an answer."""
         return (not self._ascii or self._possible(unified(first_line(reply)))) and self.right(reply)
 
-    def _possible(self, text: str, more: str = "") -> bool:
+    def _possible(self, text: str, more: str = "", by_letters: _ByLetters | None = None) -> bool:
         """Return True if a unified reply may have the words of an answer; else it cannot be right.
 
-        ``more`` is the end of the reply, if ``text`` is only its beginning.
+        ``more`` is the end of the reply, if ``text`` is only its beginning. ``by_letters`` is :meth:`_possible_by`,
+        perhaps with a cache.
         """
-        letters = _letters(text) + _letters(more) if more else _letters(text)
-        is_power = "^" in text or "^" in more
-        for needed in self._needed:
-            for word in needed.words:
-                if word not in letters:
-                    break
-            else:
-                if needed.may_end_in(letters) or (is_power and needed.digits):
-                    return True
-        if not self._compounds:
-            return False
-        if any(map(letters.__contains__, self._compounds)):
-            return True
-        present = frozenset(letters)
-        compounds = [word for word, needed in self._compounds.items() if needed <= present]
-        text += more
-        if not (compounds and _REMOVED_OR_MOVED.search(text)):
-            return False
-        joined = normalize(text, self._accents).replace(" ", "")
+        by_letters = by_letters or self._possible_by
+        has_words, compounds = by_letters(_letters(text) + _letters(more), "^" in text or "^" in more)
+        if has_words or not (compounds and _REMOVED_OR_MOVED.search(text + more)):
+            return has_words
+        joined = normalize(text + more, self._accents).replace(" ", "")
         return any(word in joined for word in compounds)
+
+    def _possible_by(self, letters: str, is_power: bool) -> tuple[bool, list[str]]:
+        """Return True if the letters and digits of a reply may have an answer's words, and compounds that they may have
+        without articles and the like. ``is_power``: the reply has the sign of a power.
+        """
+        for needed in self._needed:
+            if all(map(letters.__contains__, needed.words)) and needed.may_end_in(letters, is_power):
+                return True, []
+        if not self._compounds:
+            return False, []
+        if any(map(letters.__contains__, self._compounds)):
+            return True, []
+        present = frozenset(letters)
+        return False, [word for word, kept in self._compounds.items() if kept <= present]
 
     def _judged(self, reply: bytes, is_unfinished: bool) -> tuple[bool, bool]:
         """Return True if a reply is right, and True if every continuation is; ``is_unfinished``: some are not."""
@@ -367,9 +374,9 @@ class _Needed(NamedTuple):
         digits = frozenset(filter(str.isdigit, parts))
         return cls(tuple(plain), frozenset(last_words), frozenset(ends | parts - digits), digits)
 
-    def may_end_in(self, letters: str) -> bool:
-        """Return True if the letters and digits of a reply may have the last word, if they have the others."""
-        if not self.ends or any(map(letters.__contains__, self.ends)):
+    def may_end_in(self, letters: str, is_power: bool) -> bool:
+        """Return True if the letters and digits of a reply, perhaps with a power, may have the last word."""
+        if not self.ends or (is_power and self.digits) or any(map(letters.__contains__, self.ends)):
             return True
         if not self.digits or letters.isalpha():
             return False
