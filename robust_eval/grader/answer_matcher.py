@@ -94,11 +94,11 @@ class AnswerMatcher:
         self._delicate = len(self._plain) < len(accepted)
         self._ascii = all(form.isascii() for form in accepted)
         self._signs = {letter for form in accepted for letter in form if not (letter.isalnum() or letter.isspace())}
-        self._needed = list(dict.fromkeys(map(_Needed.by, accepted)))
-        self._last_words = {word for needed in self._needed for word in needed.last_words}
+        needed = [*map(_Needed.by, accepted)]
+        self._needed = _without_implied(needed)
+        self._last_words = {word for parts in needed for word in parts.last_words}
         self._last_words |= {"sharp"} if "#" in self._signs else set()
-        self._decisive_of: tuple[TokenTexts | None, set[int]] = None, set()
-        """Those of the last vocabulary that are decisive after every prefix."""
+        self._completions = (frozenset(self._last_words), tuple(self._compounds), frozenset(self._signs))
         self._last_letters = "".join(sorted({letter for word in self._last_words for letter in unified(word)[-1:]}))
 
     @cached_property  # most runs use only the identity of a matcher
@@ -150,6 +150,11 @@ class AnswerMatcher:
 
         A token is left out if the reply is not right for lack of an answer's words.
         """
+
+        def may_go_on(key: str) -> bool:
+            """Return True if a token may complete an answer by its last word only, and ends within that."""
+            return not any(verdicts) and key.isascii() and key.removeprefix(" ").isalnum()
+
         start = unified(text)
         stand_in = self._stand_in(text) if self._ascii else None
         shared = _lexicon(texts).shared_verdicts[stand_in] if stand_in else {}
@@ -158,12 +163,9 @@ class AnswerMatcher:
         shorter = (text.rpartition(" ")[0] if is_in_word else text).removesuffix(" ")
         is_apart = not (incomplete_bytes(prefix) or "º" in text or "˚" in text)  # "º" before "C" is a degree sign
         by_letters = lru_cache(maxsize=None)(self._possible_by)
-        may_stay = any(verdicts)
         outcomes: dict[int, tuple[bool, bool]] = {}
         for token in self._decisive(prefix, text, texts, verdicts):
             key, raw = texts.keys[token], texts.raw[token]
-            # an answer's last word may go on, unless it was right before
-            ends_in_word = not may_stay and key.isascii() and key.removeprefix(" ").isalnum()
             if is_in_word and key.isascii() and key.isalnum():  # it continues that word
                 is_right, stays = False, False
             elif not (key.isascii() and raw.isascii()):  # it may change the previous character
@@ -171,7 +173,7 @@ class AnswerMatcher:
                 whole = (start, key) if is_apart else (unified(line.decode("utf-8", "replace")), "")
                 if self._ascii and not self._possible(*whole, by_letters):
                     continue
-                is_right, stays = self._judged(line, ends_in_word or bool(texts.incomplete[token]))
+                is_right, stays = self._judged(line, bool(texts.incomplete[token]) or may_go_on(key))
             elif stand_in and stand_in.serves(key):
                 if key not in shared:
                     shared[key] = _matcher(stand_in.answer)._judged((stand_in.prefix + key).encode(), False)
@@ -180,7 +182,7 @@ class AnswerMatcher:
                 reply = (shorter if key.startswith(" ") else text) + key
                 if reply not in by_reply:  # "one", "One" and "ONE" have one key
                     possible = self._possible(start, key, by_letters)
-                    by_reply[reply] = self._judged(reply.encode(), ends_in_word) if possible else (False, False)
+                    by_reply[reply] = self._judged(reply.encode(), may_go_on(key)) if possible else (False, False)
                 is_right, stays = by_reply[reply]
             outcomes[token] = is_right, stays and "^" not in key  # the text after "^" belongs to the word before it
         return outcomes
@@ -275,7 +277,7 @@ class AnswerMatcher:
         letters = _LETTERS.search(text)
         if letters and not stays_right and not any(map(str.isalpha, letters.group())):
             letters = None
-        tokens = self._always_decisive(texts).copy()
+        tokens = set(lexicon.completing(*self._completions))
         if is_doctor or letters:
             for target in self._last_words:
                 tokens.update(lexicon.abbreviations(target, True))
@@ -304,22 +306,6 @@ class AnswerMatcher:
             if letters.group(1):
                 tokens.update(lexicon.dot_ids)
         return tokens
-
-    def _always_decisive(self, texts: TokenTexts) -> set[int]:
-        """Return the tokens that might complete an accepted answer after every prefix."""
-        if self._decisive_of[0] is not texts:
-            lexicon = _lexicon(texts)
-            tokens: set[int] = set()
-            for target in self._last_words:
-                tokens.update(texts.with_word(target), lexicon.abbreviations(target, False))
-                if _UNSEGMENTED_END.search(target):
-                    tokens.update(lexicon.containing(target[-1]))
-            for word in self._compounds:
-                tokens.update(texts.with_word(word))
-            for sign in self._signs:
-                tokens.update(lexicon.containing(sign))
-            self._decisive_of = texts, tokens
-        return self._decisive_of[1]
 
     def _compounding(self, text: str, texts: TokenTexts, end_word: bool) -> Iterable[int]:
         """Yield tokens that complete an accepted compound, perhaps with spaces; ``end_word``: no letter follows."""
@@ -383,6 +369,16 @@ class _Needed(NamedTuple):
         return any(map(_NO_DIGITS.sub("", letters).__contains__, self.digits))
 
 
+def _without_implied(needed: Iterable[_Needed]) -> list[_Needed]:
+    """Return the parts that replies need, without those of answers that hold all words of another."""
+    remaining: list[_Needed] = []
+    for parts in sorted(needed, key=lambda parts: len("".join(parts.words))):
+        words = " ".join(parts.words)
+        if not any(not other.ends and all(map(words.__contains__, other.words)) for other in remaining):
+            remaining.append(parts)
+    return remaining
+
+
 class _Verdicts(NamedTuple):
     """Verdicts on a prefix: is it right at its end, before a letter that continues its last word, before a word?"""
 
@@ -437,6 +433,7 @@ class _Lexicon:
         """Outcomes of tokens, right and certain to stay right, by prefix and key."""
         # per instance: there may be a vocabulary for each position of an answer, which the cache must not outlive
         self.abbreviations = lru_cache(maxsize=1 << 14)(self._abbreviations)
+        self.completing = lru_cache(maxsize=1 << 7)(self._completing)
         self.proper_prefixes = lru_cache(maxsize=1 << 10)(self._proper_prefixes)
         self.containing = lru_cache(maxsize=1 << 10)(self._containing)
         self.single_letters = lru_cache(maxsize=1 << 10)(self._single_letters)
@@ -561,6 +558,19 @@ class _Lexicon:
         dotted = re.compile(r".*(?<![^\W\d_])[^\W\d_]\.|.*\.[^\W\d_](?![^\W\d_])")
         ids = _ids(self._texts.matching(dotted))
         return [(token, "".join(filter(str.isalpha, self._texts.keys[token]))) for token in ids]
+
+    def _completing(
+        self, last_words: frozenset[str], compounds: tuple[str, ...], signs: frozenset[str]
+    ) -> frozenset[int]:
+        """Return tokens that might complete an answer after any prefix: with a last word, a compound, or a sign."""
+        tokens: set[int] = set()
+        for word in last_words:
+            tokens.update(self._texts.with_word(word), self.abbreviations(word, False))
+            if _UNSEGMENTED_END.search(word):
+                tokens.update(self.containing(word[-1]))
+        tokens.update(chain.from_iterable(map(self._texts.with_word, compounds)))
+        tokens.update(chain.from_iterable(map(self.containing, signs)))
+        return frozenset(tokens)
 
     def _abbreviations(self, word: str, begun: bool) -> list[int]:
         """Return tokens with dotted letters that might abbreviate a word, or its end if dotted letters have begun."""

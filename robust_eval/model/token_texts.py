@@ -78,17 +78,17 @@ class TokenTexts:
         )
         return ids[low:digits] + ids[behind_digits:letters] + ids[behind_letters:high]
 
-    def equal_to(self, text: str) -> list[int]:
+    def equal_to(self, text: str) -> tuple[int, ...]:
         """Return the ids of the tokens whose key is this text."""
-        return self._ids_with_key.get(text, [])
+        return self._ids_with_key.get(text, ())
 
-    def with_word(self, word: str) -> list[int]:
+    def with_word(self, word: str) -> tuple[int, ...]:
         """Return the ids of the tokens whose key contains a word between boundaries or its own ends, ascending."""
         pieces = _pieces(word)
-        ids = self._ids_with_piece.get(max(pieces, key=len), [])
+        ids = self._ids_with_piece.get(max(pieces, key=len), ())
         if pieces == [word] and not is_boundary(word[0]):
             return ids
-        return [token for token in ids if _has_word(self.keys[token], word)]
+        return tuple(token for token in ids if _has_word(self.keys[token], word))
 
     @cached_property
     def _sorted(self) -> tuple[list[str], list[int]]:
@@ -96,21 +96,14 @@ class TokenTexts:
         return [self.keys[token] for token in ids], ids
 
     @cached_property
-    def _ids_with_key(self) -> dict[str, list[int]]:
+    def _ids_with_key(self) -> dict[str, tuple[int, ...]]:
         """The ids of the tokens by their keys."""
-        ids: dict[str, list[int]] = defaultdict(list)
-        for token, key in enumerate(self.keys):
-            ids[key].append(token)
-        return {**ids}
+        return _tuples((key, token) for token, key in enumerate(self.keys))
 
     @cached_property
-    def _ids_with_piece(self) -> dict[str, list[int]]:
+    def _ids_with_piece(self) -> dict[str, tuple[int, ...]]:
         """The ids of the tokens by the :func:`_pieces` of their keys."""
-        ids: dict[str, list[int]] = defaultdict(list)
-        for token, key in enumerate(self.keys):
-            for piece in {*_pieces(key)}:
-                ids[piece].append(token)
-        return {**ids}
+        return _tuples((piece, token) for token, key in enumerate(self.keys) for piece in {*_pieces(key)})
 
     def _those(self, condition: Any) -> Mask:
         return np.fromiter((condition(key) for key in self.keys), dtype=bool, count=len(self.keys))
@@ -124,6 +117,14 @@ def is_boundary(character: str) -> bool:
         or unicodedata.category(character)[0] in "PS"
         or (not character.isascii() and _UNSEGMENTED.match(character) is not None)
     )
+
+
+def _tuples(tokens: Iterable[tuple[str, int]]) -> dict[str, tuple[int, ...]]:
+    """Return the ids of tokens by text. Tuples of integers, unlike lists, cost the garbage collector nothing."""
+    ids: dict[str, list[int]] = defaultdict(list)
+    for text, token in tokens:
+        ids[text].append(token)
+    return {text: tuple(same) for text, same in ids.items()}
 
 
 def _pieces(key: str) -> list[str]:

@@ -61,6 +61,20 @@ def test_letters_and_digits_may_be_apart():
     assert kinds(("U-2",), " U", "2", " 2", "-2", " two", " 3")["right"] == ["2", " 2", "-2", " two"]
 
 
+def test_a_reply_is_right_with_all_words_of_an_answer_alone():
+    pieces = (" C", "C", " c.", " Vitamin C", " D", "-C")
+    assert kinds(("Vitamin C",), " It is", *pieces)["right"] == [" Vitamin C"]
+    assert kinds(("Vitamin C",), " Vitamin", *pieces)["right"] == [" C", "C", " c.", " Vitamin C", "-C"]
+    assert kinds(("Sputnik 1", "Laika"), " Sputnik", " one", " I", " Laika", "1")["right"] == [" one", " Laika", "1"]
+    assert kinds(("Decemberfest",), " 4 Dec", " fest", "fest", " best")["right"] == [" fest"]
+
+
+def test_a_token_within_a_word_of_no_answer_is_not_right():
+    pieces = ("8", " 8", "-8", "eight", " eight", ", 8", "²")
+    assert kinds(("8",), " some words", *pieces)["right"] == [" 8", "-8", " eight", ", 8"]
+    assert kinds(("8",), " ", *pieces)["right"] == ["8", " 8", "eight", " eight", ", 8"]
+
+
 def test_an_answer_that_is_an_article_elsewhere_is_right_before_signs_and_line_breaks_alone():
     found = kinds(("A",), " A", "", " ", ",", " \n", "*", " the", " force")
     assert (found["right"], found["closed"]) == (["", " ", ",", " \n", "*", " the"], [",", "*"])

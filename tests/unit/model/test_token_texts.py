@@ -1,3 +1,4 @@
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -150,7 +151,7 @@ def has_word(key: str, word: str) -> bool:
     )
 
 
-LETTERS = st.text("ab é-'.Ⅳß\ufffd", max_size=5)
+LETTERS = st.text("ab é-'.Ⅳß9{\ufffd", max_size=5)
 WORDS = st.text("abé-Ⅳ ", min_size=1, max_size=4)
 
 
@@ -162,6 +163,8 @@ def test_tokens_are_found_by_their_beginning_and_as_a_whole(keys, wanted):
     assert sorted(texts.equal_to(text)) == those(texts, text.__eq__)
     for start in (text[:length] for length in range(len(text) + 1)):
         assert sorted(texts.starting_with(start)) == those(texts, lambda key, start=start: key.startswith(start))
+        alone = re.compile(f"{re.escape(start)}(?![a-z0-9])")
+        assert sorted(texts.starting_with_end(start)) == those(texts, lambda key, alone=alone: bool(alone.match(key)))
 
 
 @PROPERTY
@@ -170,7 +173,7 @@ def test_tokens_are_found_by_a_word_in_them(keys, word):
     texts = TokenTexts([key.encode() for key in keys])
     found = texts.with_word(word)
     assert sorted(set(found)) == those(texts, lambda key: has_word(key, word))
-    assert found == sorted(found)
+    assert [*found] == sorted(found)
     assert texts.with_word(word) == found
 
 
