@@ -200,7 +200,7 @@ class AnswerMatcher:
         return _StandIn.of_word(ending[3])
 
     def _finds(self, reply: str) -> bool:
-        """Return whether a reply is right, without its normalised form if it has no last word of an answer."""
+        """Return whether a reply is right, without its normalised form if it lacks words of every answer."""
         return (not self._ascii or self._possible(unified(first_line(reply)))) and self.right(reply)
 
     def _possible(self, text: str, more: str = "", by_letters: _ByLetters | None = None) -> bool:
