@@ -209,6 +209,8 @@ class AnswerMatcher:
         ``more`` is the end of the reply, if ``text`` is only its beginning. ``by_letters`` is :meth:`_possible_by`,
         perhaps with a cache.
         """
+        if "'s" in text + more:  # initials are joined without it: "X's Y Z" is XYZ
+            return True
         by_letters = by_letters or self._possible_by
         has_words, compounds = by_letters(_letters(text) + _letters(more), "^" in text or "^" in more)
         if has_words or not (compounds and _REMOVED_OR_MOVED.search(text + more)):

@@ -66,6 +66,7 @@ def test_a_reply_is_right_with_all_words_of_an_answer_alone():
     assert kinds(("Vitamin C",), " It is", *pieces)["right"] == [" Vitamin C"]
     assert kinds(("Vitamin C",), " Vitamin", *pieces)["right"] == [" C", "C", " c.", " Vitamin C", "-C"]
     assert kinds(("Sputnik 1", "Laika"), " Sputnik", " one", " I", " Laika", "1")["right"] == [" one", " Laika", "1"]
+    assert kinds(("XYZ Corp",), " X's Y Z", " Corp", "", " corps")["right"] == [" Corp", " corps"]
     assert kinds(("Decemberfest",), " 4 Dec", " fest", "fest", " best")["right"] == [" fest"]
 
 
