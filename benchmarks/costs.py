@@ -10,7 +10,8 @@ counted here of prefixes, kernels and waits. gpu.py says what a GPU took.
 
 The third table is of a model of almost no cost: one layer of width 64 with random weights, and a vocabulary of 128,000.
 It has the milliseconds of one processor core for a question of a block of 64, around the model and without torch's
-operators, which a GPU would execute. They are not executed here, either: a run in another process has recorded them.
+operators, which a GPU would execute. They are not executed here either; their results were recorded by a run in another
+process.
 """
 
 import ctypes
@@ -192,7 +193,7 @@ def processor_milliseconds(way: str, quick: bool) -> float:
             raise SystemExit(process.exitcode)
         recording, recorded = pickle.loads(path.read_bytes())
     gc.collect()
-    gc.freeze()  # what was recorded is no part of the run
+    gc.freeze()  # the recording is not part of the run
     model, further = no_cost(way, quick)
     network = model.model
     with as_on_gpu(), reads(recording, replayed=True):

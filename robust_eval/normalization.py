@@ -57,7 +57,7 @@ _DEGREE = re.compile(r"(?<![^\W\d_])[º˚](?=\s?[cfCF](?!\w))")
 _MIXED = re.compile(r"(?<=\d)(?=[¼-¾⅐-⅞])")
 _NARROW_SPACE = re.compile("(?<=\\d)[\u00a0\u2009\u202f](?=\\d{3}(?!\\d))")
 _BEHIND_NUMBER = re.compile("[º˚¼-¾⅐-⅞\u00a0\u2009\u202f⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]")
-"""Characters that the four patterns above look for."""
+"""Characters of the patterns for degree signs, mixed fractions, narrow spaces and superscripts."""
 _SAME = str.maketrans(
     {
         **dict.fromkeys("’‘ʼ′", "'"),

@@ -48,7 +48,7 @@ ROMAN: Mapping[str, int] = {word: value for value, word in enumerate(_ROMAN.spli
 war" alone.
 """
 STARTS = frozenset({*NUMBERS, *ORDINALS, *ROMAN, "war"})
-"""Words with which a number begins, or after which a letter is one. Digits begin others."""
+"""Words that can begin a number, or make one of the letter behind them (world war I). Others begin with a digit."""
 _ORDINAL = re.compile(r"(\d{1,40})(?:st|nd|rd|th)")
 _POWER = re.compile(r"(-?\d+(?:\.\d+)?)\^([+-]?\d+)")
 _SCIENTIFIC = re.compile(r"(-?\d+(?:\.\d+)?)e([+-]?\d+)")

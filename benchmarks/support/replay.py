@@ -1,7 +1,7 @@
-"""A run without its operators: the processor's own work, as beside a device that computes in no time.
+"""A run without its operators: only the processor's own work, as if a device computed everything instantly.
 
-On the CPU an operator leaves its gigabytes in the caches, so that the Python code behind it is slower than beside a
-device. So a run is recorded once, and then repeated with results that are looked up.
+Operators on a CPU fill its caches with their data, which slows down the Python code between them; on a GPU they do not.
+So a run is recorded once, and then repeated with results that are looked up.
 """
 
 import time
@@ -71,7 +71,7 @@ class Replay(OpTimer):
         if _is_view(func):
             result = func(*args, **(kwargs or {}))
         else:
-            name, results = next(self._operators)
+            name, results = next(self._operators, ("none", None))
             if name != str(func):
                 raise RuntimeError(f"the run has {func} where the recorded one had {name}")
             given = _tensors(args, kwargs)

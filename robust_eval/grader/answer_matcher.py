@@ -53,8 +53,6 @@ _ALPHANUMERIC_RUNS = re.compile(r"[\W_]+")
 _LETTERS = re.compile(r"(?:^|[^\w.])(?:[^\W\d_](?:\.\s?|\s))*([^\W\d_])?$")  # "U", "U.S" or "J. R. ": may be initials
 _DOCTOR = re.compile(r"(?<![^\W_])ph(?:\.\s?)?$")  # "Ph" or "Ph.", before the "D" or ".D" of an initial
 _UNSEGMENTED_END = re.compile(f"[{UNSEGMENTED}\uac00-\ud7a3]\\Z")
-_REMOVED_OR_MOVED = re.compile(r"(?<![^\W_])(?:a|an|the)(?![^\W_])|['^\d]")
-"""Parts that normalisation takes out of a text, or puts elsewhere: articles, possessives, footnotes, days."""
 _NEW_LETTERS = (*MONTHS, *(sign for sign, words in SIGNS.items() if not all({*sign} <= {*word} for word in words)))
 """Names that normalisation writes in place of words with other letters."""
 _NO_DIGITS = re.compile(r"\D+")
@@ -81,7 +79,7 @@ class AnswerMatcher:
         self._strict = accepted
         self.identity = f"whole words {list(accepted)} accents {accents} {'lenient' if lenient else 'strict'}"
         self._compounds = {word: _kept_letters(word) for word in compounds(accepted)} if lenient else {}
-        """Compounds, and the letters without which a reply does not have them."""
+        """Compounds, each with the letters that a reply needs to contain it."""
         accepted = with_spellings(accepted) if lenient else accepted
         self._accepted = accepted
         self._spaced = [f" {form} " for form in accepted]
@@ -94,7 +92,7 @@ class AnswerMatcher:
         self._delicate = len(self._plain) < len(accepted)
         self._ascii = all(form.isascii() for form in accepted)
         self._signs = {letter for form in accepted for letter in form if not (letter.isalnum() or letter.isspace())}
-        needed = [*map(_Needed.by, accepted)]
+        needed = [*map(_Needed.of_form, accepted)]
         self._needed = _without_implied(needed)
         self._last_words = {word for parts in needed for word in parts.last_words}
         self._last_words |= {"sharp"} if "#" in self._signs else set()
@@ -152,7 +150,7 @@ class AnswerMatcher:
         """
 
         def may_go_on(key: str) -> bool:
-            """Return True if a token may complete an answer by its last word only, and ends within that."""
+            """Return True if a token can complete an answer only with its last word, and may stop within that word."""
             return not any(verdicts) and key.isascii() and key.removeprefix(" ").isalnum()
 
         start = unified(text)
@@ -209,18 +207,18 @@ class AnswerMatcher:
         ``more`` is the end of the reply, if ``text`` is only its beginning. ``by_letters`` is :meth:`_possible_by`,
         perhaps with a cache.
         """
-        if "'s" in text + more:  # initials are joined without it: "X's Y Z" is XYZ
+        if "'s" in text + more:  # dropping it may join initials: "X's Y Z" is XYZ
             return True
         by_letters = by_letters or self._possible_by
         has_words, compounds = by_letters(_letters(text) + _letters(more), "^" in text or "^" in more)
-        if has_words or not (compounds and _REMOVED_OR_MOVED.search(text + more)):
+        if has_words or not compounds:
             return has_words
         joined = normalize(text + more, self._accents).replace(" ", "")
         return any(word in joined for word in compounds)
 
     def _possible_by(self, letters: str, is_power: bool) -> tuple[bool, list[str]]:
-        """Return True if the letters and digits of a reply may have an answer's words, and compounds that they may have
-        without articles and the like. ``is_power``: the reply has the sign of a power.
+        """Return True if the letters and digits of a reply may have an answer's words, and compounds that its
+        normalised form may have. ``is_power``: the reply has the sign of a power.
         """
         for needed in self._needed:
             if all(map(letters.__contains__, needed.words)) and needed.may_end_in(letters, is_power):
@@ -334,8 +332,8 @@ class AnswerMatcher:
 class _Needed(NamedTuple):
     """Parts of every reply that holds one accepted answer, among its letters and digits.
 
-    ``words`` are all needed, and, unless the last word of the answer is one of them, one of ``ends`` or ``digits``, the
-    latter among its digits. ``last_words`` are all ways to write the last word.
+    A reply needs all of ``words``. Unless the answer's last word is among them, it also needs one of ``ends``, or one
+    of ``digits`` within its digits. ``last_words`` are all ways to write the last word.
     """
 
     words: tuple[str, ...]
@@ -344,7 +342,7 @@ class _Needed(NamedTuple):
     digits: frozenset[str] = frozenset()
 
     @classmethod
-    def by(cls, form: str) -> "_Needed":
+    def of_form(cls, form: str) -> "_Needed":
         """Return the parts that replies with a normalised form need."""
         words = form.split()
         plain = [word for word in words if len(word) > 2 and word.isascii() and not _is_delicate(word)]
@@ -633,7 +631,9 @@ def _letters(text: str) -> str:
 
 
 def _kept_letters(compound: str) -> frozenset[str]:
-    """Return letters that a reply has if its normalised form holds a compound: all of its letters, or none."""
+    """Return the letters that a reply must have for its normalised form to contain a compound; empty if normalisation
+    may introduce some of them.
+    """
     is_kept = compound.isascii() and not any(name in compound for name in _NEW_LETTERS)
     return frozenset(compound if is_kept else ())
 

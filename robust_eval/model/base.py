@@ -423,7 +423,7 @@ def normalize_to_accuracy(right: Mask, weights: Floats, accuracy: Floats, prompt
     target = np.where(right[starts, None], accuracy[prompts[starts]], 1 - accuracy[prompts[starts]])
     total = np.add.reduceat(weights, starts)[side]
     normalized = np.divide(weights * target[side], total, out=np.zeros_like(weights), where=total > 0)
-    is_largest = normalized == np.maximum.reduceat(normalized, starts)[side]
+    is_largest = ~(normalized < np.maximum.reduceat(normalized, starts)[side])
     row = np.where(is_largest, np.arange(len(weights))[:, None], len(weights))
     largest = np.minimum.reduceat(row, starts), np.arange(weights.shape[1])
     negligible = np.where(normalized < NEGLIGIBLE, normalized, 0.0)

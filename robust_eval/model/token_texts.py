@@ -69,7 +69,9 @@ class TokenTexts:
         return ids[low:high]
 
     def starting_with_end(self, text: str) -> list[int]:
-        """Return the ids of the tokens whose key starts with the end of a word: no ASCII letter or digit follows it."""
+        """Return the ids of the tokens whose key starts with ``text`` as the end of a word: no ASCII letter or digit
+        follows it.
+        """
         keys, ids = self._sorted
         low = bisect.bisect_left(keys, text)
         high = bisect.bisect_left(keys, text + "\U0010ffff", lo=low)

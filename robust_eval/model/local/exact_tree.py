@@ -129,9 +129,9 @@ class Enumerated:
     """Enumerated answers to one prompt, n of them, and the accuracy curve at the temperatures of its enumeration.
 
     Each represents all answers with a common prefix that are right, or wrong, after one more token. ``weights`` (n, T)
-    are their total probabilities at the T temperatures of the request, of which one is not 0. ``trials`` (n,) number
-    the answers. ``tokens`` are those of the likeliest one, ``logprobs`` their log-probabilities, a list for temperature
-    1, and one for each temperature of the request.
+    are their total probabilities at the T temperatures of the request, at least one of which is not 0. ``trials`` (n,)
+    are the answers' numbers. ``tokens`` are those of the likeliest one, ``logprobs`` their log-probabilities, a list
+    for temperature 1, and one for each temperature of the request.
     """
 
     curve: Curve

@@ -345,8 +345,10 @@ class TransformersModel(LanguageModel):
 
 def _completions(**columns: Iterable[Any]) -> list[Completion]:
     """Return completions from the columns of their fields; the other fields have their defaults."""
-    defaults = Completion._field_defaults
-    rows = zip(*(columns.get(name, repeat(defaults.get(name))) for name in Completion._fields), strict=False)
+    columns = {name: repeat(default) for name, default in Completion._field_defaults.items()} | columns
+    rows = zip(*(columns.pop(name) for name in Completion._fields), strict=False)  # some repeat a value
+    if columns:
+        raise TypeError(f"completions have no {', '.join(columns)}")
     return [*map(Completion._make, rows)]
 
 

@@ -144,6 +144,8 @@ def test_each_next_token_has_the_same_outcome_after_all_prefixes_of_a_state(answ
     [
         ("beekeeper", "“bee's keep", "er"),
         ("beekeeper", "bee's keep", "er"),
+        ("mayflower", "may fifth", " flower"),
+        ("kmrace", "five kilometer", " race"),
         ("beekeeper", "— bee² keep", "er"),
         ("mayflower", "“may 4 flow", "er"),
         ("bee keeper", "“bee a keep", "er"),

@@ -257,10 +257,8 @@ def _rows(
                 _with_both_sides(draws[t], enumerated, accuracy[column], column, t), key=lambda each: not each.right
             )
             right, one = np.array([each.right for each in graded], dtype=bool), np.zeros(len(graded), dtype=np.intp)
-            shares = normalize_to_accuracy(right, np.ones((len(graded), 1)), accuracy[None, [column]], one)[
-                :, 0
-            ].tolist()
-            for trial, (each, weight) in enumerate(zip(graded, shares, strict=True)):
+            shares = normalize_to_accuracy(right, np.ones((len(graded), 1)), accuracy[None, [column]], one)
+            for trial, (each, weight) in enumerate(zip(graded, shares[:, 0].tolist(), strict=True)):
                 if weight > 0:
                     yield each.completion._replace(trial=trial, weight=weight, top_logprobs=None, **_UNCOUNTED)
             continue
