@@ -413,8 +413,8 @@ def normalize_to_accuracy(right: Mask, weights: Floats, accuracy: Floats, prompt
     """Return weights (n, T) of enumerated answers to p prompts, scaled so that those of ``right`` (n,) ones add up to
     the ``accuracy`` (p, T) of their prompt, and those of wrong ones to the rest.
 
-    ``prompts`` (n,), ascending, are those of the answers, of which the right ones are first. A negligible weight at a
-    temperature is added to the most probable answer with the same verdict.
+    ``prompts`` (n,) are the prompts of the answers, ascending; the right answers to each come first. A negligible
+    weight at a temperature is added to the most probable answer with the same verdict.
     """
     if not len(weights):
         return weights

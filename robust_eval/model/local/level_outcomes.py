@@ -28,7 +28,7 @@ SD_OPEN, SD_BEGUN, SD_OTHER = 0.12, 0.8, 0.15
 """Prior standard deviations of the verdict on an answer: right already but unfinished, begun with a right answer, and
 any other. They decide the allocation of the nodes, and stand in for prefixes without a sample."""
 RELATIVE_SDS = (0.0, 0.0, SD_OPEN / SD_OTHER, SD_BEGUN / SD_OTHER)
-"""Standard deviations after the tokens of each set, relative to SD_OTHER: no answer goes on after an end."""
+"""Standard deviations after the tokens of each set, relative to SD_OTHER; no answer continues after an end."""
 
 
 class Outcomes(NamedTuple):

@@ -1,7 +1,9 @@
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from robust_eval.model.base import Request
+from robust_eval.model.base import Enumeration, Request
 from robust_eval.model.local.batching import BLOCK_SIZES, blocks, in_order
 from robust_eval.prompt.prompt import Prompt
 
@@ -25,6 +27,14 @@ def test_the_first_blocks_of_greedy_answers_hold_few_prompts():
 
 def test_on_cuda_the_first_block_is_as_large_as_the_later_ones():
     assert sizes([*range(40, 100)] * 4, 100, 12_800, on_cuda=True) == [128, 112]
+
+
+def test_enumerated_requests_with_other_temperatures_are_in_a_block_of_their_own():
+    enumeration = Enumeration(10, (0.5, 1.0))
+    asked = [(1.0,), (1.0,), (0.5, 1.0)]
+    requests = [Request(str(n), 0, Prompt("", (), "?"), at, 1, 5, 0) for n, at in enumerate(asked)]
+    pairs = [([7] * 50, replace(request, enumeration=enumeration)) for request in requests]
+    assert [len(block) for block in blocks(pairs, lambda: 1600, BLOCK_SIZES[True])] == [2, 1]
 
 
 def test_a_question_with_more_answers_than_a_block_takes_is_a_block_of_its_own():
