@@ -219,8 +219,7 @@ class _Trees:
                     pairs = zip(level.tree[first:end].tolist(), level.tokens[first:end].tolist(), strict=True)
                     occurred = [[*prompts[tree], *tokens] for tree, tokens in pairs]
                 batch_logits = self._generation.penalized(logits[first:end], occurred)
-                of_batch = sets[len(SETS) * first : len(SETS) * end]
-                children.append(self._children(step, first, batch_logits, of_batch))
+                children.append(self._children(step, first, batch_logits, sets[first:end]))
             self._descend(sets, *map(np.concatenate, zip(*children, strict=True)))
             if not len(self._level):
                 break
@@ -342,7 +341,7 @@ class _Trees:
         """Make the kept longer prefixes the current level; see :class:`_Children`."""
         rows, tokens = np.divmod(places, self._size)
         before = self._level
-        open_, begun = (sets.contain(len(SETS) * rows + side, tokens) for side in (OPEN, BEGUN))
+        open_, begun = (sets.contain(side, rows, tokens) for side in (OPEN, BEGUN))
         weight = before.weight[rows] * np.exp(steps) / probability[:, None]
         self._level = TreeLevel(
             tree=before.tree[rows],
@@ -475,7 +474,7 @@ def enumerate_choices(
     temperatures = requests[0].enumeration.temperatures
     sets = [request.enumeration.choices.tokens(vocabulary.texts) for request in requests]  # type: ignore[union-attr]
     max_choices = max(map(len, sets))
-    padded = [ids for choices in sets for ids in choices + [np.empty(0, dtype=np.intp)] * (max_choices - len(choices))]
+    padded = [choices + [np.empty(0, dtype=np.intp)] * (max_choices - len(choices)) for choices in sets]
     logits = generation.penalized(prefixes.roots(prompts)[:], [list(prompt) for prompt in prompts])
     log_total, all_shares = tempered_masses(logits, temperatures, TokenSets.of(padded), generation).arrays()
     refuse_undefined(log_total)

@@ -75,7 +75,7 @@ def outcomes(
     logits
         (n, V), those after the prefixes.
     sets
-        (4 · n,) the :data:`SETS` of next tokens of each prefix.
+        The :data:`SETS` of next tokens of each prefix.
     weight
         (n, T) weights of the prefixes at each temperature; None if the next token is the last.
     certain, count
@@ -86,22 +86,30 @@ def outcomes(
         (T,), and the truncation at each.
     """
     device, (rows, size) = logits.device, logits.shape
-    ids, members = sets.expanded()
-    rows_of_ids = members // len(SETS)
-    certain_rows, at_rows, at = sent(device, certain, rows_of_ids, ids)
+    last = weight is None  # then all tokens that are not right are wrong
+    common, few = (np.arange(size), sets) if last else _common_ends(sets, size)
+    row, side, ids = few.expanded()
+    places = np.searchsorted(common, ids)
+    is_other = (side == RIGHT) & (np.append(common, -1)[places] == ids)  # among the common ends, but not wrong
+    others = (row * len(common) + places)[is_other]
+    sds = np.array(RELATIVE_SDS, dtype=np.float32)[side]
     blocks = score_blocks(rows, size, device)
-    ending = sets.take(np.arange(len(sets)).reshape(-1, len(SETS))[:, :ENDS].ravel())
-    if weight is None:  # all tokens that are not right are wrong
-        masses = tempered_masses(logits, temperatures, ending, generation)
-        likeliest_wrong = logits.index_put((at_rows, at), logits.new_full((), -torch.inf)).argmax(dim=-1)
+    certain_rows, at_rows, at, removed, at_common, flat, factors = sent(
+        device, certain, row, ids, others, common[:0] if last else common, row * blocks[0].numel() + ids, sds
+    )
+    if weight is None:
+        masses = tempered_masses(logits, temperatures, sets.first(ENDS), generation)
+        ends = logits.clone()
     else:
         scores = blocks.flatten(1)[:rows, :size]
-        masses = tempered_masses(logits, temperatures, ending, generation, to_device(weight, device), scores)
+        weights = to_device(weight, device)
+        masses = tempered_masses(logits, temperatures, sets.first(ENDS), generation, weights, scores)
         scores.mul_(SD_OTHER)
-        sds = np.array(RELATIVE_SDS, dtype=np.float32)[members % len(SETS)]
-        places, factors = sent(device, rows_of_ids * blocks[0].numel() + ids, sds)
-        blocks.view(-1).scatter_reduce_(0, places, factors, "prod")  # no token is in two of the sets
-        likeliest_wrong = at[:0]
+        scores.index_fill_(1, at_common, 0)
+        blocks.view(-1).scatter_reduce_(0, flat, factors, "prod")  # no token is in two of the sets
+        ends = logits.index_select(1, at_common)
+    ends.view(-1).index_fill_(0, removed, -torch.inf)
+    common_ends = ends.max(dim=1) if len(common) else (logits[:0, 0], at[:0])
     likeliest = index = expansion_scores = logits.new_empty((len(certain), 0))
     masks: list[Tensor] = []
     if width := min(count, size):
@@ -115,29 +123,40 @@ def outcomes(
     trees = TreeScores(blocks, sizes)
     candidates = () if weight is None else trees.largest(budget + 1)
     numbers = masses.log_total, masses.shares, masses.highest, likeliest, expansion_scores
-    log_total, shares, highest, top, top_scores, of_sets, wrong, top_ids, *rest = fetched(
-        *numbers, logits[at_rows, at], likeliest_wrong, index, *candidates, *masks
+    log_total, shares, highest, top, top_scores, of_ids, of_common, in_common, top_ids, *rest = fetched(
+        *numbers, logits[at_rows, at], *common_ends, index, *candidates, *masks
     )
     refuse_undefined(log_total)
-    ends = _likeliest(of_sets, ids, sets.counts).reshape(-1, len(SETS))[:, :ENDS]
-    if weight is None:
-        ends[:, WRONG] = wrong
+    has_common = np.flatnonzero(of_common > -np.inf)
+    likeliest_ends = _likeliest(
+        np.concatenate([len(SETS) * row + side, len(SETS) * has_common + WRONG]),
+        np.concatenate([ids, common[in_common[has_common].astype(np.intp)]]),
+        np.concatenate([of_ids, of_common[has_common]]),
+        len(SETS) * rows,
+    ).reshape(rows, len(SETS))[:, :ENDS]
     largest, cut = rest[: len(candidates)], rest[len(candidates) :]
     return Outcomes(
-        log_total, shares, ends, certain, top_ids.astype(np.intp), top, cut, top_scores, highest, largest
+        log_total, shares, likeliest_ends, certain, top_ids.astype(np.intp), top, cut, top_scores, highest, largest
     ), trees
 
 
-def _likeliest(logits: Floats, tokens: Ids, counts: Ids) -> Ids:
-    """Return (n,) the likeliest token of each of n sets, the first of equals, −1 for an empty set.
+def _common_ends(sets: TokenSets, size: int) -> tuple[Ids, TokenSets]:
+    """Return the tokens that end an answer after every prefix, ascending, and the sets without them as wrong ones.
 
-    ``logits`` (m,) are those of the ``tokens`` (m,) of all sets, ``counts`` (n,) the numbers of their tokens.
+    They are nearly all tokens of the sets; so only the others are looked up one by one.
     """
-    likeliest = np.full(len(counts), -1, dtype=np.intp)
-    filled = np.flatnonzero(counts)
-    if len(filled):
-        starts = (counts.cumsum() - counts)[filled]
-        highest = np.repeat(np.maximum.reduceat(logits, starts), counts[filled])
-        places = np.flatnonzero(logits == highest)
-        likeliest[filled] = tokens[places[np.searchsorted(places, starts)]]
+    columns = sets.columns
+    is_common = np.bincount(sets.tokens[columns <= WRONG], minlength=size) == len(sets.sizes)
+    return np.flatnonzero(is_common), sets.only(~((columns == WRONG) & is_common[sets.tokens]))
+
+
+def _likeliest(sets: Ids, tokens: Ids, logits: Floats, count: int) -> Ids:
+    """Return (n,) the likeliest token of each of ``count`` sets, the lowest of equals, −1 for an empty set.
+
+    ``logits`` (m,) are those of the ``tokens`` (m,), ``sets`` (m,) the sets of these.
+    """
+    order = np.lexsort((tokens, -logits, sets))
+    filled, first = np.unique(sets[order], return_index=True)
+    likeliest = np.full(count, -1, dtype=np.intp)
+    likeliest[filled] = tokens[order[first]]
     return likeliest

@@ -97,17 +97,14 @@ class LogitHistogram:
         self._count(bins, moment, self._sums.zero_()[:, :m])
         return (torch.cat(tuple(self._sums), dim=1) @ self._powers.of_sums)[:m]
 
-    def of_sets(self, x: Tensor, rows: Ids, sets: TokenSets) -> Tensor:
-        """Return (n, T) Σ exp(x / t) in float64 over n sets of tokens, those of ``rows`` (n,) of the last counted
-        block.
-        """
-        many = sets.sizes >= HISTOGRAM_MIN_TOKENS
-        few = TokenSets(np.where(many, 0, sets.sizes), sets.tokens[~np.repeat(many, sets.sizes)], sets.which)
-        sums = set_sums(rows, few, lambda *at: (x[at][:, None] / self._powers.temperatures).exp_(), x.device)
+    def of_sets(self, x: Tensor, sets: TokenSets) -> Tensor:
+        """Return (n, k, T) Σ exp(x / t) in float64 over k sets of tokens of each row of the last counted block."""
+        few = sets.only(np.repeat(sets.sizes.ravel() < HISTOGRAM_MIN_TOKENS, sets.sizes.ravel()))
+        sums = set_sums(few, lambda *at: (x[at][:, None] / self._powers.temperatures).exp_(), x.device)
         starts, counts = sets.starts, sets.counts
-        for place in np.flatnonzero(counts >= HISTOGRAM_MIN_TOKENS).tolist():
-            tokens = sets.tokens[starts[place] : starts[place] + counts[place]]
-            sums[place] = self._of_many(int(rows[place]), to_device(tokens, x.device))
+        for row, column in np.argwhere(counts >= HISTOGRAM_MIN_TOKENS).tolist():
+            tokens = sets.tokens[starts[row, column] :][: counts[row, column]]
+            sums[row, column] = self._of_many(row, to_device(tokens, x.device))
         return sums
 
     def _of_many(self, row: int, tokens: Tensor) -> Tensor:
@@ -172,7 +169,7 @@ def tempered_masses(
     temperatures
         (T,), above 0.
     sets
-        The same number of sets of token ids for each of the n rows, one row after the other.
+        The same number of sets of token ids for each of the n rows.
     generation
         Truncation at each temperature.
     weight
@@ -185,7 +182,6 @@ def tempered_masses(
     highest = logits.amax(dim=-1)
     if not len(logits):
         return Masses(logits.new_empty((0, len(at))), logits.new_empty((0, 0, len(at))), highest)
-    of = len(sets) // len(logits)
     rows = min(ROWS_PER_BATCH[logits.is_cuda], len(logits))
     powers: LogitHistogram | TorchSums | TritonSums | _TruncatedPowers
     if generation.truncates:
@@ -201,14 +197,11 @@ def tempered_masses(
         part = slice(start, start + rows)
         x = logits[part].float() - highest[part, None]
         totals.append(powers.totals(x))
-        if of:
-            rows_of_sets = np.repeat(np.arange(len(x)), of)
-            sums.append(powers.of_sets(x, rows_of_sets, sets[of * start : of * (start + len(x))]))
+        sums.append(powers.of_sets(x, sets[part]))
         if weight is not None and importance is not None:
             powers.importance(weight[part] / totals[-1], importance[part])
     total = _joined(totals)
-    shares = _joined(sums).view(len(logits), of, -1) / total[:, None] if of else total[:, None][:, :0]
-    return Masses(total.log(), shares, highest)
+    return Masses(total.log(), _joined(sums) / total[:, None], highest)
 
 
 def _joined(parts: Sequence[Tensor]) -> Tensor:
@@ -228,11 +221,9 @@ class _TruncatedPowers:
         self._powers = [self._generation.truncated(x / t).exp_() for t in self._temperatures]
         return torch.stack([row_sums(power) for power in self._powers], dim=-1)
 
-    def of_sets(self, x: Tensor, rows: Ids, sets: TokenSets) -> Tensor:
-        """Return (n, T) the sums of the powers over n sets of tokens, those of ``rows`` (n,) of the same block x, in
-        float64.
-        """
-        return set_sums(rows, sets, lambda *at: torch.stack([power[at] for power in self._powers], dim=-1), x.device)
+    def of_sets(self, x: Tensor, sets: TokenSets) -> Tensor:
+        """Return (n, k, T) the sums of the powers in float64 over k sets of tokens of each row of the same block x."""
+        return set_sums(sets, lambda *at: torch.stack([power[at] for power in self._powers], dim=-1), x.device)
 
     def importance(self, weights: Tensor, out: Tensor) -> None:
         """Write to ``out`` (m, V) the root of Σ (w · power)² over temperatures, with the ``weights`` w (m, T)."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -100,70 +101,80 @@ class NextTokenSets(NamedTuple):
 
 @dataclass(frozen=True)
 class TokenSets:
-    """n sets of token ids, d of them distinct: ``sizes`` (d,), ``tokens``, the ids of one distinct set after the other,
-    and ``which`` (n,), the distinct set of each.
+    """Sets of token ids, k of each of n rows. Rows of one state share their sets.
+
+    ``sizes`` (s, k) are the sizes of the sets of s states, ``tokens`` the ids in them, one set after the other, and
+    ``states`` (n,) the state of each row.
     """
 
     sizes: Ids
     tokens: Ids
-    which: Ids
+    states: Ids
 
     @classmethod
-    def of(cls, sets: Sequence[Ids]) -> "TokenSets":
-        """Return a list of sets of token ids as arrays."""
-        sizes = np.array([len(ids) for ids in sets], dtype=np.intp)
-        return cls(sizes, np.concatenate([np.empty(0, np.intp), *sets]), np.arange(len(sets)))
+    def of(cls, rows: Sequence[Sequence[Ids]]) -> "TokenSets":
+        """Return the same number of sets of token ids for each row as arrays; each row has a state of its own."""
+        sizes = np.array([[len(ids) for ids in sets] for sets in rows], dtype=np.intp)
+        tokens = np.concatenate([np.empty(0, dtype=np.intp), *chain.from_iterable(rows)])
+        return cls(sizes.reshape(len(rows), -1 if sizes.size else 0), tokens, np.arange(len(rows)))
 
     @classmethod
     def of_rows(cls, rows: Sequence[NextTokenSets], *names: str) -> "TokenSets":
-        """Return the named sets of each row, one row after the other; rows of one state share their sets."""
+        """Return the named sets of each row; rows with the same object have one state."""
         identities = [*map(id, rows)]
         states = dict(zip(identities, rows, strict=True))
         place = dict(zip(states, range(len(states)), strict=True))
-        states_of_rows = np.fromiter(map(place.__getitem__, identities), dtype=np.intp, count=len(rows))
-        sets = cls.of([getattr(state, name) for state in states.values() for name in names])
-        return sets.take((len(names) * states_of_rows[:, None] + np.arange(len(names))).ravel())
+        sets = cls.of([[getattr(state, name) for name in names] for state in states.values()])
+        return replace(sets, states=np.fromiter(map(place.__getitem__, identities), dtype=np.intp, count=len(rows)))
 
-    def __len__(self) -> int:
-        return len(self.which)
+    def __getitem__(self, rows: slice | Ids) -> "TokenSets":
+        """Return the sets of some rows, without the states of others."""
+        states = self.states[rows]
+        kept = np.zeros(len(self.sizes), dtype=bool)
+        kept[states] = True
+        tokens = self.tokens[np.repeat(kept, self.sizes.sum(axis=1))]
+        return TokenSets(self.sizes[kept], tokens, kept.cumsum()[states] - 1)
 
-    def __getitem__(self, places: slice) -> "TokenSets":
-        """Return the sets at ``places``, without the tokens of others."""
-        distinct, which = np.unique(self.which[places], return_inverse=True)
-        if len(distinct) == len(self.sizes):
-            return self.take(places)
-        ends = self.sizes.cumsum()
-        bounds = zip((ends - self.sizes)[distinct].tolist(), ends[distinct].tolist(), strict=True)
-        ids = [self.tokens[start:end] for start, end in bounds]
-        return TokenSets(self.sizes[distinct], np.concatenate([self.tokens[:0], *ids]), which)
+    def first(self, count: int) -> "TokenSets":
+        """Return the first ``count`` sets of each row."""
+        return replace(self, sizes=self.sizes[:, :count], tokens=self.tokens[self.columns < count])
 
-    def take(self, places: Ids | slice) -> "TokenSets":
-        """Return the sets at ``places`` (m,), in that order."""
-        return replace(self, which=self.which[places])
+    def only(self, kept: Mask) -> "TokenSets":
+        """Return the sets with only those of their ``tokens`` that a mask keeps."""
+        places = np.repeat(np.arange(self.sizes.size), self.sizes.ravel())[kept]
+        sizes = np.bincount(places, minlength=self.sizes.size).reshape(self.sizes.shape)
+        return replace(self, sizes=sizes, tokens=self.tokens[kept])
 
-    def contain(self, places: Ids, tokens: Ids) -> Mask:
-        """Return (m,) whether the sets at ``places`` (m,), of ascending ids, contain ``tokens`` (m,)."""
-        size = 1 + max(tokens.max(initial=0), self.tokens.max(initial=0))
-        held = np.repeat(np.arange(len(self.sizes)), self.sizes) * size + self.tokens
-        held = np.append(held, len(self.sizes) * size)
-        sought = self.which[places] * size + tokens
+    def contain(self, column: int, rows: Ids, tokens: Ids) -> Mask:
+        """Return (m,) whether the sets of ``rows`` (m,) in one column, of ascending ids, contain ``tokens`` (m,)."""
+        held = self.tokens[self.columns == column]
+        size = 1 + max(tokens.max(initial=0), held.max(initial=0))
+        states = np.append(np.repeat(np.arange(len(self.sizes)), self.sizes[:, column]), len(self.sizes))
+        held = states * size + np.append(held, 0)
+        sought = self.states[rows] * size + tokens
         return np.asarray(held[np.searchsorted(held, sought)] == sought)
 
-    def expanded(self) -> tuple[Ids, Ids]:
-        """Return the ids (m,) of the tokens of all sets, one set after the other, and the set (m,) of each."""
-        counts = self.counts
-        shifts = self.starts - (counts.cumsum() - counts)
-        return self.tokens[np.arange(counts.sum()) + np.repeat(shifts, counts)], np.repeat(np.arange(len(self)), counts)
+    def expanded(self) -> tuple[Ids, Ids, Ids]:
+        """Return the row (m,) and column (m,) of each token of all rows' sets, and its id (m,)."""
+        counts = self.counts.ravel()
+        shifts = self.starts.ravel() - (counts.cumsum() - counts)
+        rows, columns = np.divmod(np.repeat(np.arange(len(counts)), counts), self.sizes.shape[1])
+        return rows, columns, self.tokens[np.arange(counts.sum()) + np.repeat(shifts, counts)]
+
+    @property
+    def columns(self) -> Ids:
+        """Column of each of the ``tokens``."""
+        return np.repeat(np.tile(np.arange(self.sizes.shape[1]), len(self.sizes)), self.sizes.ravel())
 
     @property
     def counts(self) -> Ids:
-        """Number (n,) of the tokens of each set."""
-        return self.sizes[self.which]
+        """Number (n, k) of the tokens of each set."""
+        return self.sizes[self.states]
 
     @property
     def starts(self) -> Ids:
-        """Place (n,) of the first token of each set in ``tokens``."""
-        return (self.sizes.cumsum() - self.sizes)[self.which]
+        """Place (n, k) of the first token of each set in ``tokens``."""
+        return (self.sizes.cumsum() - self.sizes.ravel()).reshape(self.sizes.shape)[self.states]
 
 
 class NextTokenClassifier:

@@ -42,21 +42,20 @@ def row_sums(values: Tensor) -> Tensor:
     return halved(values.to(torch.float64, copy=True))
 
 
-def set_sums(rows: Ids, sets: TokenSets, values: Callable[[Tensor, Tensor], Tensor], device: torch.device) -> Tensor:
-    """Return (n, T) sums in float64 over n sets of tokens of the vocabulary, those of ``rows`` (n,).
+def set_sums(sets: TokenSets, values: Callable[[Tensor, Tensor], Tensor], device: torch.device) -> Tensor:
+    """Return (n, k, T) sums in float64 over k sets of tokens of each of n rows.
 
     ``values`` is asked for the numbers (m, T) of m tokens by their rows (m,) and ids (m,).
     """
-    terms = values(*_members(rows, sets, device)).double()
+    rows, _, ids = sets.expanded()
+    counts = sets.counts
+    terms = values(*sent(device, rows, ids)).double()
     if device.type == "cpu":
-        return torch.segment_reduce(terms, "sum", lengths=to_device(sets.counts, device), axis=0, unsafe=True)
-    return chunked(terms, sets.counts)
-
-
-def _members(rows: Ids, sets: TokenSets, device: torch.device) -> list[Tensor]:
-    """Return the rows (m,) and ids (m,) of the tokens of summed sets, on the device."""
-    tokens, members = sets.expanded()
-    return sent(device, rows[members], tokens)
+        lengths = to_device(counts.ravel(), device)
+        sums = torch.segment_reduce(terms, "sum", lengths=lengths, axis=0, unsafe=True)
+    else:
+        sums = chunked(terms, counts.ravel())
+    return sums.view(*counts.shape, terms.shape[1])
 
 
 def chunked(terms: Tensor, sizes: Ids) -> Tensor:
@@ -99,11 +98,10 @@ class TorchSums:
         self._x = x
         return torch.stack([halved(self._powers(t)) for t in self._temperatures], dim=-1)
 
-    def of_sets(self, x: Tensor, rows: Ids, sets: TokenSets) -> Tensor:
-        """Return (n, T) Σ exp(x / t) in float64 over n sets of tokens, those of ``rows`` (n,) of the same block x."""
+    def of_sets(self, x: Tensor, sets: TokenSets) -> Tensor:
+        """Return (n, k, T) Σ exp(x / t) in float64 over k sets of tokens of each row of the same block x."""
         temperatures = to_device(np.array(self._temperatures), x.device)
-        values = x[tuple(_members(rows, sets, x.device))].double()
-        return chunked((values[:, None] / temperatures).exp_(), sets.counts)
+        return set_sums(sets, lambda *at: (x[at].double()[:, None] / temperatures).exp_(), x.device)
 
     def importance(self, weights: Tensor, out: Tensor) -> None:
         """Write to ``out`` (m, V) the root of Σ (w · exp(x / t))² over temperatures, ``weights`` (m, T)."""
@@ -139,12 +137,12 @@ class TritonSums:
         self._launch(_totals_kernel, (len(x),), out, x.shape[1])
         return out
 
-    def of_sets(self, x: Tensor, rows: Ids, sets: TokenSets) -> Tensor:
+    def of_sets(self, x: Tensor, sets: TokenSets) -> Tensor:
         """Return sums over sets of tokens by Triton; see :class:`TorchSums`."""
-        tokens, _ = sets.expanded()
-        places = sent(x.device, rows, np.append(0, sets.counts.cumsum()), tokens)
-        out = x.new_empty((len(sets), self._count), dtype=torch.float64)
-        self._launch(_sets_kernel, (len(sets),), *places, out, x.shape[1])
+        grid = len(x), sets.sizes.shape[1]
+        places = sent(x.device, sets.states, np.append(0, sets.sizes.cumsum()), sets.tokens)
+        out = x.new_empty((*grid, self._count), dtype=torch.float64)
+        self._launch(_sets_kernel, grid, *places, out, x.shape[1], grid[1])
         return out
 
     def importance(self, weights: Tensor, out: Tensor) -> None:
@@ -184,10 +182,10 @@ def _check_kernels(temperatures: tuple[float, ...], size: int, device: torch.dev
     x = to_device(random.normal(scale=3, size=(2, size)).astype(np.float32), device)
     x -= x.amax(dim=-1, keepdim=True)
     weights = to_device(random.random((2, len(temperatures))), device)
-    sets = TokenSets.of([np.arange(0, size, 3), np.arange(1)])
+    sets = TokenSets.of([[np.arange(1)], [np.arange(0, size, 3)]])[np.array([1, 0])]
     results = []
     for sums in (TritonSums(temperatures, device), TorchSums(temperatures)):
-        totals, set_totals = sums.totals(x), sums.of_sets(x, np.array([1, 0]), sets)
+        totals, set_totals = sums.totals(x), sums.of_sets(x, sets)
         importance = torch.empty_like(x)
         sums.importance(weights, importance)
         results.append((totals, set_totals, importance))
@@ -231,24 +229,26 @@ if triton is not None:
     def _sets_kernel(
         logits: tl.tensor,
         factors: tl.tensor,
-        rows: tl.tensor,
+        states: tl.tensor,
         bounds: tl.tensor,
         tokens: tl.tensor,
         out: tl.tensor,
         size: tl.tensor,
+        sets: tl.tensor,
         count: tl.constexpr,
         padded: tl.constexpr,
         block: tl.constexpr,
     ) -> None:
-        number, t = tl.program_id(0).to(tl.int64), tl.arange(0, padded)
-        row, end = tl.load(rows + number), tl.load(bounds + number + 1)
+        row, t = tl.program_id(0).to(tl.int64), tl.arange(0, padded)
+        number = tl.load(states + row) * sets + tl.program_id(1)
+        end = tl.load(bounds + number + 1)
         total = tl.zeros((block, padded), tl.float64)
         for start in range(tl.load(bounds + number), end, block):
             place = start + tl.arange(0, block)
             token = tl.load(tokens + place, mask=place < end, other=0)
             x = tl.load(logits + row * size + token, mask=place < end, other=-1e30)
             total += _powers(x, factors, padded).to(tl.float64)
-        tl.store(out + number * count + t, tl.sum(total, axis=0), mask=t < count)
+        tl.store(out + (row * sets + tl.program_id(1)) * count + t, tl.sum(total, axis=0), mask=t < count)
 
     @_jit
     def _importance_kernel(

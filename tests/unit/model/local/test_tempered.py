@@ -22,7 +22,7 @@ SETS = [
     (random.choice(SIZE, size=random.integers(0, 30), replace=False), np.array([5]), np.empty(0, dtype=np.intp))
     for random in map(np.random.default_rng, range(ROWS))
 ]
-TOKEN_SETS = TokenSets.of([ids for sets in SETS for ids in sets])
+TOKEN_SETS = TokenSets.of(SETS)
 
 
 def softmax(logits: Tensor, temperature: float, cut: Generation) -> np.ndarray:

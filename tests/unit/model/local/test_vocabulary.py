@@ -141,26 +141,36 @@ def test_the_answer_is_the_first_line_up_to_a_stop_string(
 
 
 @PROPERTY
-@given(st.lists(IDS, max_size=6), st.data())
-def test_sets_of_tokens_are_taken_and_sliced_like_a_list(sets: list[np.ndarray], data: st.DataObject):
-    flat = TokenSets.of(sets)
-    assert as_lists(flat) == [ids.tolist() for ids in sets]
+@given(st.lists(st.tuples(IDS, IDS, IDS), min_size=1, max_size=6), st.data())
+def test_sets_of_tokens_are_like_lists_of_each_row(rows: list[tuple[np.ndarray, ...]], data: st.DataObject):
+    expected = [[ids.tolist() for ids in sets] for sets in rows]
+    places = data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=8))
+    sets, expected = TokenSets.of(rows)[np.array(places)], [expected[place] for place in places]  # some share a state
+    assert as_lists(sets) == expected
     first, end = data.draw(st.integers(0, 7)), data.draw(st.integers(0, 7))
-    assert as_lists(flat[first:end]) == [ids.tolist() for ids in sets[first:end]]
-    places = data.draw(st.lists(st.integers(0, len(sets) - 1), max_size=8)) if sets else []
-    assert as_lists(flat.take(np.array(places, dtype=np.intp))) == [sets[place].tolist() for place in places]
+    assert as_lists(sets[first:end]) == expected[first:end]
+    assert as_lists(sets.first(2)) == [row[:2] for row in expected]
+    even = sets.only((sets.columns != 1) | (sets.tokens % 2 == 0))
+    assert as_lists(even) == [[a, [id_ for id_ in b if id_ % 2 == 0], c] for a, b, c in expected]
+    asked, tokens = data.draw(st.integers(0, 2)), np.arange(51)
+    for row, of_row in enumerate(expected):
+        held = np.flatnonzero(sets.contain(asked, np.full(51, row), tokens))
+        assert held.tolist() == of_row[asked]
 
 
 def test_rows_of_one_state_have_the_sets_of_the_state():
     none, one, two = np.empty(0, dtype=np.intp), np.array([1]), np.array([2, 3])
     first, second = NextTokenSets(one, two, none, none, none), NextTokenSets(none, one, two, none, none)
     sets = TokenSets.of_rows([first, second, first], "wrong", "right")
-    assert as_lists(sets) == [[2, 3], [1], [1], [], [2, 3], [1]]
+    assert as_lists(sets) == [[[2, 3], [1]], [[1], []], [[2, 3], [1]]]
+    assert len(sets.sizes) == 2
 
 
-def as_lists(sets: TokenSets) -> list[list[int]]:
-    bounds = zip(sets.starts.tolist(), sets.counts.tolist(), strict=True)
-    return [sets.tokens[start : start + count].tolist() for start, count in bounds]
+def as_lists(sets: TokenSets) -> list[list[list[int]]]:
+    lists: list[list[list[int]]] = [[[] for _ in row] for row in sets.counts]
+    for row, column, token in zip(*sets.expanded(), strict=True):
+        lists[row][column].append(int(token))
+    return lists
 
 
 @pytest.mark.parametrize("first_line", [True, False])
