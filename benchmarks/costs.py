@@ -44,7 +44,9 @@ from transformers import AutoModelForCausalLM
 
 from robust_eval.model.base import Reply, Request
 from robust_eval.model.local import batching, device, draw, settings, tempered
+from robust_eval.model.local.device import sent
 from robust_eval.model.local.transformers_model import TransformersModel
+from robust_eval.model.local.vocabulary import TokenSets
 from robust_eval.question import Question
 from robust_eval.sampler.exact import Exact
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
@@ -104,7 +106,7 @@ def main() -> None:
 
 
 class CountedSums(tempered.LogitHistogram):
-    """Counts what Triton's kernels read and write where the CPU counts logits in bins."""
+    """Counts what Triton's kernels read and write where the CPU counts logits in bins, which is a kernel here, too."""
 
     def __init__(self, counter: OpCounter, *given: Any) -> None:
         super().__init__(*given)
@@ -114,9 +116,10 @@ class CountedSums(tempered.LogitHistogram):
         with self._counter.one_kernel(LOGIT * x.numel()):
             return super().totals(x)
 
-    def of_sets(self, x: Tensor, rows: Any, sets: Any) -> Tensor:
-        with self._counter.one_kernel((8 + LOGIT) * len(sets.tokens)):  # a token's id and its logit
-            return super().of_sets(x, rows, sets)
+    def of_sets(self, x: Tensor, sets: TokenSets) -> Tensor:
+        sent(x.device, sets.states, np.append(0, sets.sizes.cumsum()), sets.tokens)  # as TritonSums does
+        with self._counter.one_kernel((8 + LOGIT) * int(sets.counts.sum())):  # a token's id and its logit
+            return super().of_sets(x, sets)
 
     def importance(self, weights: Tensor, out: Tensor) -> None:
         with self._counter.one_kernel(2 * LOGIT * out.numel()):
@@ -142,7 +145,7 @@ def of_run(model: CountedModel, shape: Shape, requests: Sequence[Request]) -> di
     """What was counted while the requests were answered, and what the formulas say; by question or by level."""
     before = model.work()
     counting = counted(model.network.base_model, model.network.get_output_embeddings(), OpCounter())
-    with as_on_gpu(), counting as counter, patch.object(tempered, "LogitHistogram", partial(CountedSums, counter)):
+    with counting as counter, as_on_gpu(counter):
         replies = list(answered(model.loaded, requests))
     work, total = model.work() - before, counter.total
     prompt = float(np.mean([reply.completions[0].prompt_tokens or 0 for reply in replies]))
@@ -164,9 +167,10 @@ def of_run(model: CountedModel, shape: Shape, requests: Sequence[Request]) -> di
 
 
 @contextmanager
-def as_on_gpu() -> Iterator[None]:
-    """Blocks of questions and batches of logits are as large as on a GPU."""
+def as_on_gpu(counter: OpCounter) -> Iterator[None]:
+    """Blocks of questions and batches of logits are as large as on a GPU, and sums over the vocabulary are kernels."""
     with (
+        patch.object(tempered, "LogitHistogram", partial(CountedSums, counter)),
         patch.object(device, "BYTES_PER_BATCH", BATCH),
         patch.object(draw, "PAIRS_PER_BATCH", BATCH // (LOGIT * NO_COST.vocabulary)),
         patch.dict(tempered.ROWS_PER_BATCH, {False: sys.maxsize}),
@@ -196,8 +200,9 @@ def processor_milliseconds(way: str, quick: bool) -> float:
     gc.freeze()  # the recording is not part of the run
     model, further = no_cost(way, quick)
     network = model.model
-    with as_on_gpu(), reads(recording, replayed=True):
-        with counted(network.base_model, network.get_output_embeddings(), Replay(recording)) as timer:
+    counting = counted(network.base_model, network.get_output_embeddings(), Replay(recording))
+    with reads(recording, replayed=True):
+        with counting as timer, as_on_gpu(timer):
             replies = list(answered(model, further))
         milliseconds = timer.around() / 1e6 / len(further)
     if digest(replies) != recorded:
@@ -210,7 +215,7 @@ def record(way: str, quick: bool, path: Path) -> None:
     model, further = no_cost(way, quick)
     network, recorder = model.model, Recorder()
     counting = counted(network.base_model, network.get_output_embeddings(), OpCounter())
-    with as_on_gpu(), reads(recorder.recording, replayed=False), counting, recorder:
+    with reads(recorder.recording, replayed=False), counting as counter, as_on_gpu(counter), recorder:
         replies = list(answered(model, further))
     path.write_bytes(pickle.dumps((recorder.recording, digest(replies))))
 
@@ -237,7 +242,7 @@ def no_cost(way: str, quick: bool) -> tuple[TransformersModel, list[Request]]:
     model = TransformersModel(small.config, network, small.tokenizer)
     first, block = (1, 1) if quick else (IN_FLIGHT, BLOCK)
     further = requests_of(way, facts[first : first + block], quick)
-    with as_on_gpu():
+    with as_on_gpu(OpCounter()):
         for requests in (requests_of(way, facts[:first], quick), warm_up(further, small.tokenizer)):
             list(answered(model, requests))
     return model, further

@@ -126,7 +126,7 @@ def _read(
     """
     assert request.matcher is not None
     classifier = NextTokenClassifier(request.matcher, vocabulary)
-    kinds = [classifier.classify(text, last) for text in texts]
+    kinds = classifier.classify(texts, last)
     sets = TokenSets.of_rows(kinds, "right", "wrong")
     log_total, shares = tempered_masses(logits, searches.temperatures, sets, generation).arrays()
     right, wrong = shares[:, 0], shares[:, 1]

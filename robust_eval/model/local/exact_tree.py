@@ -8,7 +8,7 @@ rightly, those that end it wrongly, and those after which it stays right, which 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -90,11 +90,9 @@ class TreeLevel:
     def __len__(self) -> int:
         return len(self.tree)
 
-    def of_each_tree(self) -> Iterator[slice]:
-        """Yield the rows of each tree that has prefixes at this level."""
-        _, first = np.unique(self.tree, return_index=True)
-        for start, stop in pairwise([*first.tolist(), len(self)]):
-            yield slice(start, stop)
+    def of_each_tree(self) -> Iterator[tuple[int, slice]]:
+        """Yield each tree that has prefixes at this level, and its rows."""
+        yield from _runs(self.tree)
 
 
 class _Children(NamedTuple):
@@ -208,10 +206,8 @@ class _Trees:
         batch_rows = rows_per_batch(len(self._vocabulary.ends), logits.device)
         for step in range(self._depth):
             level, last = self._level, step == self._depth - 1
-            classes = (
-                self._classifiers[i].classify(t, last) for i, t in zip(level.tree.tolist(), level.texts, strict=True)
-            )
-            sets = TokenSets.of_rows([*classes], *SETS)
+            classes = (self._classifiers[tree].classify(level.texts[of], last) for tree, of in level.of_each_tree())
+            sets = TokenSets.of_rows([*chain.from_iterable(classes)], *SETS)
             children = []
             for first, end in self._batches(batch_rows):
                 occurred: list[list[int]] = []
@@ -228,7 +224,7 @@ class _Trees:
     def _batches(self, rows: int) -> Iterator[tuple[int, int]]:
         """Yield the first row and the end of batches of whole trees, with at most ``rows`` prefixes (or one tree)."""
         first = end = 0
-        for of_tree in self._level.of_each_tree():
+        for _, of_tree in self._level.of_each_tree():
             if end > first and of_tree.stop - first > rows:
                 yield first, end
                 first = end
@@ -343,14 +339,13 @@ class _Trees:
         before = self._level
         open_, begun = (sets.contain(side, rows, tokens) for side in (OPEN, BEGUN))
         weight = before.weight[rows] * np.exp(steps) / probability[:, None]
+        shorter, ids = [*map(before.texts.__getitem__, rows.tolist())], tokens.tolist()
+        texts = (self._classifiers[tree].extended(shorter[of], ids[of]) for tree, of in _runs(before.tree[rows]))
         self._level = TreeLevel(
             tree=before.tree[rows],
             parents=rows,
             tokens=np.concatenate([before.tokens[rows], tokens[:, None]], axis=1),
-            texts=[
-                self._classifiers[tree].extended(before.texts[row], token)
-                for tree, row, token in zip(before.tree[rows].tolist(), rows.tolist(), tokens.tolist(), strict=True)
-            ],
+            texts=[*chain.from_iterable(texts)],
             steps=steps,
             logprob=before.logprob[rows] + steps,
             weight=weight,
@@ -414,6 +409,13 @@ class _Trees:
             first += len(ended.rows)
         in_order = [found[answer] for answer in answers.tolist()]
         return [each[0] for each in in_order], [each[1] for each in in_order], [each[2] for each in in_order]
+
+
+def _runs(trees: Ids) -> Iterator[tuple[int, slice]]:
+    """Yield each of some ascending numbers of trees, and where it stands."""
+    numbers, first = np.unique(trees, return_index=True)
+    for tree, (start, stop) in zip(numbers.tolist(), pairwise([*first.tolist(), len(trees)]), strict=True):
+        yield tree, slice(start, stop)
 
 
 def _holds(ids: Ids, token: int) -> bool:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from robust_eval.model.base import Floats
@@ -27,7 +28,7 @@ ENDS = OPEN + 1
 SD_OPEN, SD_BEGUN, SD_OTHER = 0.12, 0.8, 0.15
 """Prior standard deviations of the verdict on an answer: right already but unfinished, begun with a right answer, and
 any other. They decide the allocation of the nodes, and stand in for prefixes without a sample."""
-RELATIVE_SDS = (0.0, 0.0, SD_OPEN / SD_OTHER, SD_BEGUN / SD_OTHER)
+RELATIVE_SDS = np.array([0.0, 0.0, SD_OPEN / SD_OTHER, SD_BEGUN / SD_OTHER], dtype=np.float32)
 """Standard deviations after the tokens of each set, relative to SD_OTHER; no answer continues after an end."""
 
 
@@ -86,30 +87,17 @@ def outcomes(
         (T,), and the truncation at each.
     """
     device, (rows, size) = logits.device, logits.shape
-    last = weight is None  # then all tokens that are not right are wrong
-    common, few = (np.arange(size), sets) if last else _common_ends(sets, size)
-    row, side, ids = few.expanded()
-    places = np.searchsorted(common, ids)
-    is_other = (side == RIGHT) & (np.append(common, -1)[places] == ids)  # among the common ends, but not wrong
-    others = (row * len(common) + places)[is_other]
-    sds = np.array(RELATIVE_SDS, dtype=np.float32)[side]
     blocks = score_blocks(rows, size, device)
-    certain_rows, at_rows, at, removed, at_common, flat, factors = sent(
-        device, certain, row, ids, others, common[:0] if last else common, row * blocks[0].numel() + ids, sds
-    )
+    ends = _Ends(sets, size, weight is None)
+    flat, factors, certain_rows, *of_ends = sent(device, *ends.factors(blocks[0].numel()), certain, *ends.places())
     if weight is None:
         masses = tempered_masses(logits, temperatures, sets.first(ENDS), generation)
-        ends = logits.clone()
     else:
         scores = blocks.flatten(1)[:rows, :size]
         weights = to_device(weight, device)
         masses = tempered_masses(logits, temperatures, sets.first(ENDS), generation, weights, scores)
-        scores.mul_(SD_OTHER)
-        scores.index_fill_(1, at_common, 0)
+        scores.mul_(SD_OTHER).index_fill_(1, of_ends[0], 0)
         blocks.view(-1).scatter_reduce_(0, flat, factors, "prod")  # no token is in two of the sets
-        ends = logits.index_select(1, at_common)
-    ends.view(-1).index_fill_(0, removed, -torch.inf)
-    common_ends = ends.max(dim=1) if len(common) else (logits[:0, 0], at[:0])
     likeliest = index = expansion_scores = logits.new_empty((len(certain), 0))
     masks: list[Tensor] = []
     if width := min(count, size):
@@ -122,41 +110,86 @@ def outcomes(
             masks = possible_masks(logits, chosen.flatten(), temperatures, generation)
     trees = TreeScores(blocks, sizes)
     candidates = () if weight is None else trees.largest(budget + 1)
-    numbers = masses.log_total, masses.shares, masses.highest, likeliest, expansion_scores
-    log_total, shares, highest, top, top_scores, of_ids, of_common, in_common, top_ids, *rest = fetched(
-        *numbers, logits[at_rows, at], *common_ends, index, *candidates, *masks
+    numbers = masses.log_total, masses.shares, masses.highest, likeliest, expansion_scores, index
+    log_total, shares, highest, top, top_scores, top_ids, *rest = fetched(
+        *numbers, *ends.looked_up(logits, *of_ends), *candidates, *masks
     )
     refuse_undefined(log_total)
-    has_common = np.flatnonzero(of_common > -np.inf)
-    likeliest_ends = _likeliest(
-        np.concatenate([len(SETS) * row + side, len(SETS) * has_common + WRONG]),
-        np.concatenate([ids, common[in_common[has_common].astype(np.intp)]]),
-        np.concatenate([of_ids, of_common[has_common]]),
-        len(SETS) * rows,
-    ).reshape(rows, len(SETS))[:, :ENDS]
-    largest, cut = rest[: len(candidates)], rest[len(candidates) :]
+    largest, cut = rest[3 : 3 + len(candidates)], rest[3 + len(candidates) :]
     return Outcomes(
-        log_total, shares, likeliest_ends, certain, top_ids.astype(np.intp), top, cut, top_scores, highest, largest
+        log_total,
+        shares,
+        ends.likeliest(*rest[:3]),
+        certain,
+        top_ids.astype(np.intp),
+        top,
+        cut,
+        top_scores,
+        highest,
+        largest,
     ), trees
 
 
-def _common_ends(sets: TokenSets, size: int) -> tuple[Ids, TokenSets]:
-    """Return the tokens that end an answer after every prefix, ascending, and the sets without them as wrong ones.
+class _Ends:
+    """Search for the likeliest token of each set whose tokens end an answer, or may, after n prefixes.
 
-    They are nearly all tokens of the sets; so only the others are looked up one by one.
+    Nearly all such tokens end an answer after every prefix, rightly or wrongly. These ``common`` ones are searched
+    together, and only the others are looked up one by one. At the last token of an answer all are common.
     """
+
+    def __init__(self, sets: TokenSets, size: int, last: bool) -> None:
+        self._size, self._last = size, last
+        self._sets = len(sets.states) * len(SETS)
+        self._common, others = (np.arange(size), sets) if last else _common_ends(sets, size)
+        self._row, self._side, self._token = others.expanded()
+        self._is_end = self._side < ENDS
+
+    def factors(self, stride: int) -> tuple[Ids, NDArray[np.float32]]:
+        """Return the places (m,) of tokens in scores with ``stride`` columns, and the factors (m,) of these scores.
+
+        The factors of common ends are 0.
+        """
+        return self._row * stride + self._token, RELATIVE_SDS[self._side]
+
+    def places(self) -> tuple[Ids, Ids, Ids]:
+        """Return the common ends (k,), the places of those that are right in rows of k, and those of the other ends in
+        the logits.
+        """
+        is_right = self._side == RIGHT
+        row, token = self._row[is_right], self._token[is_right]
+        column = np.searchsorted(self._common, token)
+        is_common = np.append(self._common, -1)[column] == token
+        right = (row * len(self._common) + column)[is_common]
+        others = (self._row * self._size + self._token)[self._is_end]
+        return self._common[:0] if self._last else self._common, right, others
+
+    def looked_up(self, logits: Tensor, common: Tensor, right: Tensor, others: Tensor) -> tuple[Tensor, ...]:
+        """Return the largest logit (n,) of wrong common ends, its column (n,) in them, and the logits of the others.
+
+        ``logits`` are (n, V); the rest is what :meth:`places` returned, on their device.
+        """
+        of_common = logits.clone() if self._last else logits.index_select(1, common)
+        of_common.view(-1).index_fill_(0, right, -torch.inf)
+        largest, column = of_common.max(dim=1) if len(self._common) else (logits[:0, 0], common)
+        return largest, column, logits.take(others)
+
+    def likeliest(self, largest: Floats, column: Floats, others: Floats) -> Ids:
+        """Return (n, 3) the likeliest token of each set, the lowest of equals, −1 if there is none.
+
+        The parameters are what :meth:`looked_up` returned.
+        """
+        rows = np.flatnonzero(largest > -np.inf)
+        owners = np.append((self._row * len(SETS) + self._side)[self._is_end], rows * len(SETS) + WRONG)
+        tokens = np.append(self._token[self._is_end], self._common[column[rows].astype(np.intp)])
+        order = np.lexsort((tokens, -np.append(others, largest[rows]), owners))
+        filled, first = np.unique(owners[order], return_index=True)
+        likeliest = np.full(self._sets, -1, dtype=np.intp)
+        likeliest[filled] = tokens[order[first]]
+        return likeliest.reshape(-1, len(SETS))[:, :ENDS]
+
+
+def _common_ends(sets: TokenSets, size: int) -> tuple[Ids, TokenSets]:
+    """Return the tokens that end an answer after every prefix, and the sets, of which the wrong ones lack these."""
     columns = sets.columns
     is_common = np.bincount(sets.tokens[columns <= WRONG], minlength=size) == len(sets.sizes)
     return np.flatnonzero(is_common), sets.only(~((columns == WRONG) & is_common[sets.tokens]))
-
-
-def _likeliest(sets: Ids, tokens: Ids, logits: Floats, count: int) -> Ids:
-    """Return (n,) the likeliest token of each of ``count`` sets, the lowest of equals, −1 for an empty set.
-
-    ``logits`` (m,) are those of the ``tokens`` (m,), ``sets`` (m,) the sets of these.
-    """
-    order = np.lexsort((tokens, -logits, sets))
-    filled, first = np.unique(sets[order], return_index=True)
-    likeliest = np.full(count, -1, dtype=np.intp)
-    likeliest[filled] = tokens[order[first]]
-    return likeliest

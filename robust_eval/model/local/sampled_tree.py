@@ -138,7 +138,7 @@ class _PrefixTracker:
                 ended[place] = STOP
             elif classifier is not None:
                 if prefix not in decided:
-                    decided[prefix] = classifier.classify(before, last=True).decided
+                    decided[prefix] = classifier.classify([before], last=True)[0].decided
                 if token in decided[prefix]:
                     ended[place] = CLOSED
         return ended
@@ -150,8 +150,10 @@ class _PrefixTracker:
             self._question = self._question[parents]
 
     def _extended(self, prefix: int, token: int) -> bytes:
-        text, classifier = self._texts[prefix], self._classifiers[self._question[prefix]]
-        return text + self._vocabulary.texts.raw[token] if classifier is None else classifier.extended(text, token)
+        text, classifier = self._texts[prefix], self._classifiers[int(self._question[prefix])]
+        if classifier is None:
+            return text + self._vocabulary.texts.raw[token]
+        return classifier.extended([text], [token])[0]
 
     def _pairs(self, prefixes: Ids, tokens: Ids) -> Iterable[tuple[int, int]]:
         """Return prefixes of sampled answers with their next tokens; none if no text is tracked."""

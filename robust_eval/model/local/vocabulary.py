@@ -178,7 +178,9 @@ class TokenSets:
 
 
 class NextTokenClassifier:
-    """Classifier of the next tokens of the answers to one question; its results are cached by state of the matcher."""
+    """Classifier of the next tokens of the answers to one question; its results are cached by state of the matcher, and
+    by text.
+    """
 
     def __init__(self, matcher: Matcher, vocabulary: Vocabulary) -> None:
         self._matcher = matcher
@@ -186,26 +188,40 @@ class NextTokenClassifier:
         self._outcomes: dict[bytes, NextTokens] = {}
         self._sets: dict[tuple[bytes, bool, bool], NextTokenSets] = {}
         self._states: dict[bytes, bytes] = {}
+        self._of_texts: dict[bool, dict[bytes, NextTokenSets]] = {False: {}, True: {}}
 
-    def classify(self, text: bytes, last: bool) -> NextTokenSets:
-        """Classify the next tokens after ``text``; ``last``: only one token follows."""
+    def classify(self, texts: Sequence[bytes], last: bool) -> list[NextTokenSets]:
+        """Classify the next tokens after each of some texts; ``last``: only one token follows."""
+        known = self._of_texts[last]
+        return [known.get(text) or self._classify(text, last) for text in texts]
+
+    def extended(self, texts: Sequence[bytes], tokens: Iterable[int]) -> list[bytes]:
+        """Return each text with one more token, and keep its state if the matcher can derive it from that before."""
+        raw, states = self._vocabulary.texts.raw, self._states
+        parts = [raw[token] for token in tokens]
+        longer = [text + part for text, part in zip(texts, parts, strict=True)]
+        for text, part, whole in zip(texts, parts, longer, strict=True):
+            if whole not in states:
+                self._derive(whole, text, part)
+        return longer
+
+    def _derive(self, whole: bytes, text: bytes, token: bytes) -> None:
+        """Keep the state of a text with one more token if it follows from that of the text."""
+        if self._vocabulary.stop:
+            return
+        state = self._states.get(text) or self._state(text)
+        if self._vocabulary.first_line and not text.strip():
+            token = token.lstrip()
+        derived = self._matcher.next_state(state, token)
+        if derived is not None:
+            self._states[whole] = derived
+
+    def _classify(self, text: bytes, last: bool) -> NextTokenSets:
         state = self._states.get(text) or self._state(text)
         key = (text if self._vocabulary.stop else state, not text.strip(), last)
         if key not in self._sets:
             self._sets[key] = self._classified(text, state, last)
-        return self._sets[key]
-
-    def extended(self, text: bytes, token: int) -> bytes:
-        """Return ``text`` with one more token; keep its state if the matcher can derive it from that of ``text``."""
-        raw = self._vocabulary.texts.raw[token]
-        longer = text + raw
-        if longer not in self._states and not self._vocabulary.stop:
-            if self._vocabulary.first_line and not text.strip():
-                raw = raw.lstrip()
-            state = self._matcher.next_state(self._state(text), raw)
-            if state is not None:
-                self._states[longer] = state
-        return longer
+        return self._of_texts[last].setdefault(text, self._sets[key])
 
     def _state(self, text: bytes) -> bytes:
         if text not in self._states:

@@ -188,11 +188,12 @@ def test_tokens_are_classified_after_an_extended_text_as_after_the_same_text_at_
         classifier, text = NextTokenClassifier(matcher, words), b""
         with patch.object(matcher, "next_state", lambda *given: derived.append(next_state(*given)) or derived[-1]):
             for token in tokens:
-                text = classifier.extended(text, token)
+                (text,) = classifier.extended([text], [token])
         assert text == b"".join(pieces[token] for token in tokens)
         if first_line and b"\n" in text.lstrip():
             continue  # such an answer has ended
-        found, expected = classifier.classify(text, False), NextTokenClassifier(matcher, words).classify(text, False)
+        (found,) = classifier.classify([text], False)
+        (expected,) = NextTokenClassifier(matcher, words).classify([text], False)
         assert [ids.tolist() for ids in found] == [ids.tolist() for ids in expected], text
     assert stop or sum(state is not None for state in derived) > len(continuing)
 
