@@ -315,12 +315,11 @@ class _Trees:
         for mask in summary.cut:
             possible &= mask.any(axis=-1)
         places = np.flatnonzero(possible)
-        trees = owner[row[places]]  # ascending
-        order = places[np.lexsort((-mean[places], trees))]
-        rank = np.arange(len(trees)) - np.searchsorted(trees, trees)
-        ranked = rank < (RANKED * budgets).astype(np.intp)[trees]
-        order, trees = order[ranked], trees[ranked]
-        limits = np.searchsorted(trees, np.arange(len(budgets) + 1))
+        bounds = np.searchsorted(owner[row[places]], np.arange(len(budgets) + 1))  # the owners ascend
+        of_trees = [places[start:stop] for start, stop in pairwise(bounds.tolist())]
+        counts = (RANKED * budgets).astype(np.intp).tolist()
+        ranked = [of[np.argsort(-mean[of], kind="stable")[:n]] for of, n in zip(of_trees, counts, strict=True)]
+        order, limits = np.concatenate(ranked), np.cumsum([0, *map(len, ranked)])
         return row[order] * self._size + summary.tokens.ravel()[order], summary.scores.ravel()[order], limits
 
     def _finish(self, rows: Ids, sides: Ids, tokens: Ids, last: bool) -> Ids:
