@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from robust_eval.grader.accepted_forms import compounds, holds, holds_compound, with_spellings
+from robust_eval.grader.letter_filter import WORDS_OF_A_NUMBER, WORDS_OF_NUMBERS, LetterFilter, is_delicate
 from robust_eval.grader.prefix_state import PrefixStates
 from robust_eval.model.base import NextTokens
 from robust_eval.model.token_texts import Ids, Mask, TokenTexts, incomplete_bytes, is_boundary
@@ -26,8 +27,6 @@ from robust_eval.normalization import (
     ARTICLES,
     KEYS,
     MONTH_NAMES,
-    MONTHS,
-    SIGNS,
     UNITS,
     UNSEGMENTED,
     forms,
@@ -35,39 +34,30 @@ from robust_eval.normalization import (
     normalize,
     unified,
 )
-from robust_eval.numerals import LARGE_NUMBERS, NUMBERS, ORDINALS, ROMAN
+from robust_eval.numerals import LARGE_NUMBERS, NUMBERS
 from robust_eval.runtime.text import first_line
 
 _LETTER = "\u0298"  # ʘ: represents every letter that continues a word, and is in no accepted answer
 _NEXT_WORD = f" {2 * _LETTER}"  # of two letters: one alone may be an initial
-_WORDS_OF_NUMBERS = (*NUMBERS, *LARGE_NUMBERS, *ORDINALS, *ROMAN)
-_WORDS_OF_A_NUMBER = "|".join((*_WORDS_OF_NUMBERS, *MONTH_NAMES))
-_MAY_GO_ON = re.compile(rf"(?:\d|\b(?:{_WORDS_OF_A_NUMBER}|and|a|of|no|minus|negative))\W*[^\W\d_]*$|[-−.$€£¥₹₩₽]$")
-_NUMBER = re.compile(rf"\d|\b(?:{_WORDS_OF_A_NUMBER})\b")
-_DELICATE = re.compile(rf"{_NUMBER.pattern}|(?<!\S)[^\W\d_](?!\S)|[^\w\s]")
-"""Words that later text may change: a number, a single letter, a sign."""
+_MAY_GO_ON = re.compile(rf"(?:\d|\b(?:{WORDS_OF_A_NUMBER}|and|a|of|no|minus|negative))\W*[^\W\d_]*$|[-−.$€£¥₹₩₽]$")
 _ALPHANUMERIC_START = re.compile("[a-z0-9]")
 _ALPHANUMERIC = re.compile(r"[^\W_]+")
 _ALPHANUMERIC_RUNS = re.compile(r"[\W_]+")
 """Characters between the letters of a word ("U. S.", "O'Brien", "bee-keeper") and the digits of a number."""
 _LETTERS = re.compile(r"(?:^|[^\w.])(?:[^\W\d_](?:\.\s?|\s))*([^\W\d_])?$")  # "U", "U.S" or "J. R. ": may be initials
+_HAS_DEGREE = re.compile("[º˚]")
+"""Signs that later text may make a degree sign."""
 _DOCTOR = re.compile(r"(?<![^\W_])ph(?:\.\s?)?$")  # "Ph" or "Ph.", before the "D" or ".D" of an initial
 _UNSEGMENTED_END = re.compile(f"[{UNSEGMENTED}\uac00-\ud7a3]\\Z")
-_NEW_LETTERS = (*MONTHS, *(sign for sign, words in SIGNS.items() if not all({*sign} <= {*word} for word in words)))
-"""Names that normalisation writes in place of words with other letters."""
-_NO_DIGITS = re.compile(r"\D+")
 _NO_LETTERS = "".join(map(chr, range(48))) + ":;<=>?@[\\]^_`{|}~–—‐’‘“”…"
 _FOREIGN_LETTERS = re.compile(rf"(?P<unsegmented>[{UNSEGMENTED}])|(?![a-z])[^\W\d_]")
 _BINDING = r"[+#^/×*·'’.-]"
-_SPOKEN = {sign: (*words, *(["cent"] if sign == "%" else [])) for sign, words in SIGNS.items()}
 _BRACKETS = str.maketrans("]}", "))")
-_INTEGER = re.compile(r"(?:-|[a-z]*)(\d{1,28})[a-z]*")
 _SIGNS_AT_END = r"([ -/:-@[-^`{-~]{0,2})"  # few: outcomes are kept for each sequence
 _ENDING_IN_WORD = re.compile(rf"([a-z ]*?)([a-z]{{3,}}){_SIGNS_AT_END}")
 _ENDING_IN_NUMBER = re.compile(rf"[a-z]{{3}} ([1-9]\d{{0,5}}|{'|'.join(NUMBERS)}){_SIGNS_AT_END}")
 _CLOSING = re.compile(r"[;!)]|[.,](?=[^\w^])")
 """Signs that nothing but the parts of dates and initials is joined across."""
-_ByLetters = Callable[[str, bool], tuple[bool, list[str]]]
 _LONG_RUN = re.compile(r"([^\w\s])\1{3,}")
 
 
@@ -78,8 +68,7 @@ class AnswerMatcher:
         accepted = tuple(accepted)
         self._strict = accepted
         self.identity = f"whole words {list(accepted)} accents {accents} {'lenient' if lenient else 'strict'}"
-        self._compounds = {word: _kept_letters(word) for word in compounds(accepted)} if lenient else {}
-        """Compounds, each with the letters that a reply needs to contain it."""
+        self._compounds = compounds(accepted) if lenient else ()
         accepted = with_spellings(accepted) if lenient else accepted
         self._accepted = accepted
         self._spaced = [f" {form} " for form in accepted]
@@ -88,15 +77,13 @@ class AnswerMatcher:
         """True for right replies that are certain to stay right, by their canonical form."""
         self._behind_plain_words: dict[str, tuple[bool, bool]] = {}
         """Replies that begin with a word of no answer: is each right, and certain to stay right?"""
-        self._plain = [form for form in accepted if not any(map(_is_delicate, form.split()))]
+        self._plain = [form for form in accepted if not any(map(is_delicate, form.split()))]
         self._delicate = len(self._plain) < len(accepted)
         self._ascii = all(form.isascii() for form in accepted)
         self._signs = {letter for form in accepted for letter in form if not (letter.isalnum() or letter.isspace())}
-        needed = [*map(_Needed.of_form, accepted)]
-        self._needed = _without_implied(needed)
-        self._last_words = {word for parts in needed for word in parts.last_words}
-        self._last_words |= {"sharp"} if "#" in self._signs else set()
-        self._completions = (frozenset(self._last_words), tuple(self._compounds), frozenset(self._signs))
+        self._filter = LetterFilter(accepted, self._compounds)
+        self._last_words = self._filter.last_words | ({"sharp"} if "#" in self._signs else set())
+        self._completions = (self._last_words, self._compounds, frozenset(self._signs))
         self._last_letters = "".join(sorted({letter for word in self._last_words for letter in unified(word)[-1:]}))
 
     @cached_property  # most runs use only the identity of a matcher
@@ -123,10 +110,12 @@ class AnswerMatcher:
     def next_tokens(self, prefix: bytes, texts: TokenTexts) -> NextTokens:
         """Return the tokens of a vocabulary with each outcome after ``prefix``, which has no line break."""
         text = prefix.decode("utf-8", "replace")
-        verdicts = _Verdicts(*(self._finds(text + more) for more in ("", 2 * _LETTER, _NEXT_WORD)))
-        judged = self._judged_tokens(prefix, text, texts, verdicts)
+        start = unified(text)
+        verdicts = self._verdicts(text, start)
+        tokens = self._decisive(prefix, text, start, texts, verdicts)
         begun = self._begun(text, texts)
         if not any(verdicts):
+            judged = self._judged_tokens(prefix, text, self._possible(prefix, text, tokens, texts), texts, verdicts)
             right_ids = sorted(token for token, (is_right, _) in judged.items() if is_right)
             decided_ids = [token for token in right_ids if judged[token][1]]
             return NextTokens(np.array(right_ids, dtype=np.intp), np.array(decided_ids, dtype=np.intp), begun)
@@ -137,40 +126,50 @@ class AnswerMatcher:
         if self._delicate:
             decided |= right & lexicon.safe & ~lexicon.unsettling
         decided &= ~lexicon.power
-        for token, outcome in judged.items():
+        for token, outcome in self._judged_tokens(prefix, text, tokens, texts, verdicts).items():
             right[token], decided[token] = outcome
         return NextTokens(np.flatnonzero(right), np.flatnonzero(decided), begun)
 
-    def _judged_tokens(
-        self, prefix: bytes, text: str, texts: TokenTexts, verdicts: "_Verdicts"
-    ) -> dict[int, tuple[bool, bool]]:
-        """Return for each decisive token whether the reply that ends with it is right, and whether it stays right.
+    def _verdicts(self, text: str, start: str) -> "_Verdicts":
+        """Return the verdicts on a prefix; ``start`` is its unified text."""
+        if self._ascii and not _HAS_DEGREE.search(text) and not self._filter.passes(start):
+            return _Verdicts(False, False, False)
+        return _Verdicts(self.right(text), self.right(text + 2 * _LETTER), self.right(text + _NEXT_WORD))
 
-        A token is left out if the reply is not right for lack of an answer's words.
-        """
+    def _possible(self, prefix: bytes, text: str, tokens: Iterable[int], texts: TokenTexts) -> Iterable[int]:
+        """Return those of some tokens that may make a prefix right."""
+        if not self._ascii:
+            return tokens
+        # the first character of a token may be the rest of the prefix's last one, or make a degree sign of it
+        whole = len(prefix) - (len(prefix) if _HAS_DEGREE.search(text) else incomplete_bytes(prefix))
+        if whole == len(prefix):
+            ends = {token: texts.keys[token] for token in tokens}
+        else:
+            ends = {token: _unified_line(prefix[whole:] + texts.raw[token]) for token in tokens}
+        passing = self._filter.passing(unified(prefix[:whole].decode("utf-8", "replace")), ends.values())
+        return [token for token, end in ends.items() if end in passing]
+
+    def _judged_tokens(
+        self, prefix: bytes, text: str, tokens: Iterable[int], texts: TokenTexts, verdicts: "_Verdicts"
+    ) -> dict[int, tuple[bool, bool]]:
+        """Return for each of some tokens whether the reply that ends with it is right, and whether it stays right."""
 
         def may_go_on(key: str) -> bool:
             """Return True if a token can complete an answer only with its last word, and may stop within that word."""
             return not any(verdicts) and key.isascii() and key.removeprefix(" ").isalnum()
 
-        start = unified(text)
-        stand_in = self._stand_in(text) if self._ascii else None
+        stand_in = self._stand_in(text) if self._ascii and any(verdicts) else None
         shared = _lexicon(texts).shared_verdicts[stand_in] if stand_in else {}
         is_in_word = self._states.is_in_plain_word(prefix)
         by_reply = self._behind_plain_words if is_in_word or self._states.is_behind_plain_words(prefix) else {}
         shorter = (text.rpartition(" ")[0] if is_in_word else text).removesuffix(" ")
-        is_apart = not (incomplete_bytes(prefix) or "º" in text or "˚" in text)  # "º" before "C" is a degree sign
-        by_letters = lru_cache(maxsize=None)(self._possible_by)
         outcomes: dict[int, tuple[bool, bool]] = {}
-        for token in self._decisive(prefix, text, texts, verdicts):
+        for token in tokens:
             key, raw = texts.keys[token], texts.raw[token]
             if is_in_word and key.isascii() and key.isalnum():  # it continues that word
                 is_right, stays = False, False
             elif not (key.isascii() and raw.isascii()):  # it may change the previous character
                 line = prefix + raw.split(b"\n", 1)[0]
-                whole = (start, key) if is_apart else (unified(line.decode("utf-8", "replace")), "")
-                if self._ascii and not self._possible(*whole, by_letters):
-                    continue
                 is_right, stays = self._judged(line, bool(texts.incomplete[token]) or may_go_on(key))
             elif stand_in and stand_in.serves(key):
                 if key not in shared:
@@ -179,8 +178,7 @@ class AnswerMatcher:
             else:
                 reply = (shorter if key.startswith(" ") else text) + key
                 if reply not in by_reply:  # "one", "One" and "ONE" have one key
-                    possible = self._possible(start, key, by_letters)
-                    by_reply[reply] = self._judged(reply.encode(), may_go_on(key)) if possible else (False, False)
+                    by_reply[reply] = self._judged(reply.encode(), may_go_on(key))
                 is_right, stays = by_reply[reply]
             outcomes[token] = is_right, stays and "^" not in key  # the text after "^" belongs to the word before it
         return outcomes
@@ -198,37 +196,8 @@ class AnswerMatcher:
         return _StandIn.of_word(ending[3])
 
     def _finds(self, reply: str) -> bool:
-        """Return whether a reply is right, without its normalised form if it lacks words of every answer."""
-        return (not self._ascii or self._possible(unified(first_line(reply)))) and self.right(reply)
-
-    def _possible(self, text: str, more: str = "", by_letters: _ByLetters | None = None) -> bool:
-        """Return True if a unified reply may have the words of an answer; else it cannot be right.
-
-        ``more`` is the end of the reply, if ``text`` is only its beginning. ``by_letters`` is :meth:`_possible_by`,
-        perhaps with a cache.
-        """
-        if "'s" in text + more:  # dropping it may join initials: "X's Y Z" is XYZ
-            return True
-        by_letters = by_letters or self._possible_by
-        has_words, compounds = by_letters(_letters(text) + _letters(more), "^" in text or "^" in more)
-        if has_words or not compounds:
-            return has_words
-        joined = normalize(text + more, self._accents).replace(" ", "")
-        return any(word in joined for word in compounds)
-
-    def _possible_by(self, letters: str, is_power: bool) -> tuple[bool, list[str]]:
-        """Return True if the letters and digits of a reply may have an answer's words, and compounds that its
-        normalised form may have. ``is_power``: the reply has the sign of a power.
-        """
-        for needed in self._needed:
-            if all(map(letters.__contains__, needed.words)) and needed.may_end_in(letters, is_power):
-                return True, []
-        if not self._compounds:
-            return False, []
-        if any(map(letters.__contains__, self._compounds)):
-            return True, []
-        present = frozenset(letters)
-        return False, [word for word, kept in self._compounds.items() if kept <= present]
+        """Return whether a reply is right, without its normalised form if it lacks letters of every answer."""
+        return (not self._ascii or self._filter.passes(unified(first_line(reply)))) and self.right(reply)
 
     def _judged(self, reply: bytes, is_unfinished: bool) -> tuple[bool, bool]:
         """Return True if a reply is right, and True if every continuation is; ``is_unfinished``: some are not."""
@@ -263,10 +232,10 @@ class AnswerMatcher:
         """Return True if the reply contains an accepted answer that no later word can change."""
         return holds(normalize(reply, self._accents), self._plain)
 
-    def _decisive(self, prefix: bytes, text: str, texts: TokenTexts, verdicts: "_Verdicts") -> set[int]:
+    def _decisive(self, prefix: bytes, text: str, start: str, texts: TokenTexts, verdicts: "_Verdicts") -> set[int]:
         """Return the tokens that might complete an accepted answer or undo it."""
         lexicon = _lexicon(texts)
-        end = unified(text[-64:])
+        end = start[-64:]
         begun = {_last_word(end)}
         if "'" in text or "’" in text:
             begun.add(_last_word(unified(text.replace("'", "").replace("’", "")[-64:])))
@@ -281,7 +250,7 @@ class AnswerMatcher:
         if is_doctor or letters:
             for target in self._last_words:
                 tokens.update(lexicon.abbreviations(target, True))
-        targets = [*self._last_words, *(_WORDS_OF_NUMBERS if self._delicate else ())]
+        targets = [*self._last_words, *(WORDS_OF_NUMBERS if self._delicate else ())]
         ending = texts.starting_with if survives_letters else texts.starting_with_end
         for word in filter(None, begun):
             for target in targets:
@@ -327,56 +296,6 @@ class AnswerMatcher:
             if reply[-1:] == form[done - 1] and reply.endswith(form[:done]) and reply[:-done][-1:] in ("", " ")
         ]
         return _lexicon(texts).proper_prefixes((*self._strict, *rests))
-
-
-class _Needed(NamedTuple):
-    """Parts of every reply that holds one accepted answer, among its letters and digits.
-
-    A reply needs all of ``words``. Unless the answer's last word is among them, it also needs one of ``ends``, or one
-    of ``digits`` within its digits. ``last_words`` are all ways to write the last word.
-    """
-
-    words: tuple[str, ...]
-    last_words: frozenset[str]
-    ends: frozenset[str] = frozenset()
-    digits: frozenset[str] = frozenset()
-
-    @classmethod
-    def of_form(cls, form: str) -> "_Needed":
-        """Return the parts that replies with a normalised form need."""
-        words = form.split()
-        plain = [word for word in words if len(word) > 2 and word.isascii() and not _is_delicate(word)]
-        last = words[-1]
-        if last in plain:
-            return cls(tuple(plain), frozenset({last}))
-        last_words = {last, *_SPOKEN.get(last, ())}
-        last_words.update(name for name, month in MONTH_NAMES.items() if month == last and name not in MONTHS)
-        last_words.update(word for word, value in (*ROMAN.items(), ("i", 1)) if str(value) == last)
-        # the longest run of letters and digits of a last word, or a number in words
-        ends = {max(_ALPHANUMERIC.findall(unified(word)), key=len, default="") for word in last_words}
-        ends |= {word for word, value in NUMBERS.items() if str(value) in ends} | ({"sharp"} if "#" in last else set())
-        numbers = [word for word in last_words if any(map(str.isdigit, word))]
-        parts = {part for word in numbers for part in _parts_of_number(word)}
-        digits = frozenset(filter(str.isdigit, parts))
-        return cls(tuple(plain), frozenset(last_words), frozenset(ends | parts - digits), digits)
-
-    def may_end_in(self, letters: str, is_power: bool) -> bool:
-        """Return True if the letters and digits of a reply, perhaps with a power, may have the last word."""
-        if not self.ends or (is_power and self.digits) or any(map(letters.__contains__, self.ends)):
-            return True
-        if not self.digits or letters.isalpha():
-            return False
-        return any(map(_NO_DIGITS.sub("", letters).__contains__, self.digits))
-
-
-def _without_implied(needed: Iterable[_Needed]) -> list[_Needed]:
-    """Return the parts that replies need, without those of answers that hold all words of another."""
-    remaining: list[_Needed] = []
-    for parts in sorted(needed, key=lambda parts: len("".join(parts.words))):
-        words = " ".join(parts.words)
-        if not any(not other.ends and all(map(words.__contains__, other.words)) for other in remaining):
-            remaining.append(parts)
-    return remaining
 
 
 class _Verdicts(NamedTuple):
@@ -442,7 +361,7 @@ class _Lexicon:
     @cached_property
     def unsettling(self) -> Mask:
         """Tokens after which a number, a letter or a sign before them may not have ended."""
-        words = (*_WORDS_OF_NUMBERS, *MONTH_NAMES, *KEYS, *ARTICLES, "and", "of", "x")
+        words = (*WORDS_OF_NUMBERS, *MONTH_NAMES, *KEYS, *ARTICLES, "and", "of", "x")
         continuing = re.compile(rf"[^\w]*(?:\d|(?:{'|'.join(words)})(?![^\W\d_])|[^\W\d_](?![^\W\d_]))|{_BINDING}")
         starts = {word[:length] for word in words for length in range(2, len(word) + 1)}
         mask = self._texts.matching(continuing)
@@ -500,7 +419,7 @@ class _Lexicon:
     @cached_property
     def number_ids(self) -> list[int]:
         """Tokens that are a number, or continue one."""
-        words = rf"(?:{_WORDS_OF_A_NUMBER})(?![^\W\d_])"
+        words = rf"(?:{WORDS_OF_A_NUMBER})(?![^\W\d_])"
         return _ids(self._texts.matching(re.compile(rf"[^\w]*(?:(?:[ex][+-]?)?\d|{words})")))
 
     def numbers_with(self, word: str) -> Iterable[int]:
@@ -598,44 +517,9 @@ def _foreign_stand_in(letter: re.Match[str]) -> str:
     return "\u3005" if letter["unsegmented"] else _LETTER
 
 
-def _parts_of_number(word: str) -> Iterable[str]:
-    """Yield texts of which a reply has at least one if a number in it is ``word``: digits, and words of numbers.
-
-    They are its digits without zeros at both ends (1.5 thousand is 1500), each word for it or for its tens or units,
-    and every word that makes other digits of a number.
-    """
-    integer = _INTEGER.fullmatch(word)
-    if integer is None or not int(integer[1]):
-        yield ""
-        return
-    value = int(integer[1])
-    yield str(value).rstrip("0")
-    yield from LARGE_NUMBERS
-    parts = {value, value // 10 * 10, value % 10} if 20 < value < 100 else {value}
-    for name, number in NUMBERS.items():
-        if number in parts:
-            yield name
-            yield from (ordinal for ordinal, cardinal in ORDINALS.items() if cardinal == name)
-
-
 @lru_cache(maxsize=1 << 14)
-def _is_delicate(word: str) -> bool:
-    """Return True if later text may change a word of a normalised form."""
-    return _DELICATE.search(word) is not None
-
-
-@lru_cache(maxsize=1 << 14)
-def _letters(text: str) -> str:
-    """Return the letters and digits of a text: the signs and spaces within words are optional."""
-    return _ALPHANUMERIC_RUNS.sub("", text)
-
-
-def _kept_letters(compound: str) -> frozenset[str]:
-    """Return the letters that a reply must have for its normalised form to contain a compound; empty if normalisation
-    may introduce some of them.
-    """
-    is_kept = compound.isascii() and not any(name in compound for name in _NEW_LETTERS)
-    return frozenset(compound if is_kept else ())
+def _unified_line(text: bytes) -> str:
+    return unified(text.split(b"\n", 1)[0].decode("utf-8", "replace"))
 
 
 def _ids(mask: Mask) -> list[int]:
@@ -665,7 +549,7 @@ def _continuations(reply: str) -> Iterable[str]:
     """Yield continuations that may undo a match: of a number, a letter or a sign at the end of a reply."""
     word = _last_word(unified(reply[-64:]))
     yield from _CONTINUATIONS
-    for number in _WORDS_OF_NUMBERS if word else _NEXT_NUMBERS:
+    for number in WORDS_OF_NUMBERS if word else _NEXT_NUMBERS:
         if number.startswith(word):
             yield number[len(word) :]
             yield number[len(word) :] + " one"

@@ -1,0 +1,152 @@
+"""Filter of replies by their letters and digits: a reply without those of any accepted answer cannot be right.
+
+It is a hundred times faster than the comparison of normalised forms, and few replies pass it.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from robust_eval.normalization import MONTH_NAMES, MONTHS, SIGNS, unified
+from robust_eval.numerals import LARGE_NUMBERS, NUMBERS, ORDINALS, ROMAN
+
+WORDS_OF_NUMBERS = (*NUMBERS, *LARGE_NUMBERS, *ORDINALS, *ROMAN)
+WORDS_OF_A_NUMBER = "|".join((*WORDS_OF_NUMBERS, *MONTH_NAMES))
+"""Words of numbers and dates, as a regular expression."""
+_DELICATE = re.compile(rf"\d|\b(?:{WORDS_OF_A_NUMBER})\b|(?<!\S)[^\W\d_](?!\S)|[^\w\s]")
+"""Words that later text may change: a number, a single letter, a sign."""
+_ALPHANUMERIC = re.compile(r"[^\W_]+")
+_NOT_ALPHANUMERIC = re.compile(r"[\W_]+")
+_NO_DIGITS = re.compile(r"\D+")
+_NEW_LETTERS = (*MONTHS, *(sign for sign, words in SIGNS.items() if not all({*sign} <= {*word} for word in words)))
+"""Names that normalisation writes in place of words with other letters."""
+_SPOKEN = {sign: (*words, *(["cent"] if sign == "%" else [])) for sign, words in SIGNS.items()}
+_INTEGER = re.compile(r"(?:-|[a-z]*)(\d{1,28})[a-z]*")
+
+
+class LetterFilter:
+    """Filter of replies that may hold one of the accepted ``forms``, which are ASCII, or one of their ``compounds``."""
+
+    def __init__(self, forms: Sequence[str], compounds: Iterable[str]) -> None:
+        needed = [*map(_Needed.of_form, forms)]
+        self.last_words = frozenset(word for parts in needed for word in parts.last_words)
+        """All ways to write the last words of the answers."""
+        self._needed = _without_implied(needed)
+        self._compounds = [*map(_kept_letters, compounds)]
+
+    def passes(self, reply: str) -> bool:
+        """Return True if a unified reply may be right."""
+        # dropping a possessive may join initials: "X's Y Z" is XYZ
+        return "'s" in reply or self._holds(letters(reply), "^" in reply)
+
+    def passing(self, start: str, ends: Iterable[str]) -> set[str]:
+        """Return the ends with which a unified reply may be right that begins with ``start``."""
+        if self.passes(start):
+            return {*ends}
+        begun, is_power, is_quoted = letters(start), "^" in start, start.endswith("'")
+        return {
+            end
+            for end in {*ends}
+            if self._holds(begun + letters(end), is_power or "^" in end)
+            or "'s" in end
+            or (is_quoted and end.startswith("s"))
+        }
+
+    def _holds(self, letters: str, is_power: bool) -> bool:
+        """Return True if the letters and digits of a reply may have an answer's words; ``is_power``: it has a "^"."""
+        for needed in self._needed:
+            if all(map(letters.__contains__, needed.words)) and needed.may_end_in(letters, is_power):
+                return True
+        # their letters need not be adjacent: normalisation may drop words between them
+        return bool(self._compounds) and any(kept.issubset(letters) for kept in self._compounds)
+
+
+class _Needed(NamedTuple):
+    """Parts of every reply that holds one accepted answer, among its letters and digits.
+
+    A reply needs all of ``words``. Unless the answer's last word is among them, it also needs one of ``ends``, or one
+    of ``digits`` within its digits. ``last_words`` are all ways to write the last word.
+    """
+
+    words: tuple[str, ...]
+    last_words: frozenset[str]
+    ends: frozenset[str] = frozenset()
+    digits: frozenset[str] = frozenset()
+
+    @classmethod
+    def of_form(cls, form: str) -> "_Needed":
+        """Return the parts that replies with a normalised form need."""
+        words = form.split()
+        plain = [word for word in words if len(word) > 2 and word.isascii() and not is_delicate(word)]
+        last = words[-1]
+        if last in plain:
+            return cls(tuple(plain), frozenset({last}))
+        last_words = {last, *_SPOKEN.get(last, ())}
+        last_words.update(name for name, month in MONTH_NAMES.items() if month == last and name not in MONTHS)
+        last_words.update(word for word, value in (*ROMAN.items(), ("i", 1)) if str(value) == last)
+        # the longest run of letters and digits of a last word, or a number in words
+        ends = {max(_ALPHANUMERIC.findall(unified(word)), key=len, default="") for word in last_words}
+        ends |= {word for word, value in NUMBERS.items() if str(value) in ends} | ({"sharp"} if "#" in last else set())
+        numbers = [word for word in last_words if any(map(str.isdigit, word))]
+        parts = {part for word in numbers for part in _parts_of_number(word)}
+        digits = frozenset(filter(str.isdigit, parts))
+        return cls(tuple(plain), frozenset(last_words), frozenset(ends | parts - digits), digits)
+
+    def may_end_in(self, letters: str, is_power: bool) -> bool:
+        """Return True if the letters and digits of a reply, perhaps with a power, may have the last word."""
+        if not self.ends or (is_power and self.digits) or any(map(letters.__contains__, self.ends)):
+            return True
+        if not self.digits or letters.isalpha():
+            return False
+        return any(map(_NO_DIGITS.sub("", letters).__contains__, self.digits))
+
+
+def _without_implied(needed: Iterable[_Needed]) -> list[_Needed]:
+    """Return the parts that replies need, without those of answers that hold all words of another."""
+    remaining: list[_Needed] = []
+    for parts in sorted(needed, key=lambda parts: len("".join(parts.words))):
+        words = " ".join(parts.words)
+        if not any(not other.ends and all(map(words.__contains__, other.words)) for other in remaining):
+            remaining.append(parts)
+    return remaining
+
+
+def _parts_of_number(word: str) -> Iterable[str]:
+    """Yield texts of which a reply has at least one if a number in it is ``word``: digits, and words of numbers.
+
+    They are its digits without zeros at both ends (1.5 thousand is 1500), each word for it or for its tens or units,
+    and every word that makes other digits of a number.
+    """
+    integer = _INTEGER.fullmatch(word)
+    if integer is None or not int(integer[1]):
+        yield ""
+        return
+    value = int(integer[1])
+    yield str(value).rstrip("0")
+    yield from LARGE_NUMBERS
+    parts = {value, value // 10 * 10, value % 10} if 20 < value < 100 else {value}
+    for name, number in NUMBERS.items():
+        if number in parts:
+            yield name
+            yield from (ordinal for ordinal, cardinal in ORDINALS.items() if cardinal == name)
+
+
+@lru_cache(maxsize=1 << 14)
+def is_delicate(word: str) -> bool:
+    """Return True if later text may change a word of a normalised form."""
+    return _DELICATE.search(word) is not None
+
+
+@lru_cache(maxsize=1 << 14)
+def letters(text: str) -> str:
+    """Return the letters and digits of a text: the signs and spaces within words are optional."""
+    return _NOT_ALPHANUMERIC.sub("", text)
+
+
+def _kept_letters(compound: str) -> frozenset[str]:
+    """Return the letters that a reply must have for its normalised form to contain a compound; empty if normalisation
+    may introduce some of them.
+    """
+    is_kept = compound.isascii() and not any(name in compound for name in _NEW_LETTERS)
+    return frozenset(compound if is_kept else ())
