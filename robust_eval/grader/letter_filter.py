@@ -4,7 +4,8 @@ It is a hundred times faster than the comparison of normalised forms, and few re
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ _DELICATE = re.compile(rf"\d|\b(?:{WORDS_OF_A_NUMBER})\b|(?<!\S)[^\W\d_](?!\S)|[
 _ALPHANUMERIC = re.compile(r"[^\W_]+")
 _NOT_ALPHANUMERIC = re.compile(r"[\W_]+")
 _NO_DIGITS = re.compile(r"\D+")
+_SEPARATED_DIGITS = re.compile(r"\d[^\d\n]+\d")
 _NEW_LETTERS = (*MONTHS, *(sign for sign, words in SIGNS.items() if not all({*sign} <= {*word} for word in words)))
 """Names that normalisation writes in place of words with other letters."""
 _SPOKEN = {sign: (*words, *(["cent"] if sign == "%" else [])) for sign, words in SIGNS.items()}
@@ -32,8 +34,7 @@ class LetterFilter:
         needed = [*map(_Needed.of_form, forms)]
         self.last_words = frozenset(word for parts in needed for word in parts.last_words)
         """All ways to write the last words of the answers."""
-        self._needed = _without_implied(needed)
-        self._compounds = [*map(_kept_letters, compounds)]
+        self._needed = _without_implied((*needed, *map(_Needed.of_compound, compounds)))
 
     def passes(self, reply: str) -> bool:
         """Return True if a unified reply may be right."""
@@ -45,21 +46,25 @@ class LetterFilter:
         if self.passes(start):
             return {*ends}
         begun, is_power, is_quoted = letters(start), "^" in start, start.endswith("'")
-        return {
-            end
-            for end in {*ends}
-            if self._holds(begun + letters(end), is_power or "^" in end)
-            or "'s" in end
-            or (is_quoted and end.startswith("s"))
-        }
+        passing = set()
+        by_letters: dict[str, list[str]] = defaultdict(list)
+        for end in {*ends}:
+            if "^" not in end and "'s" not in end and not is_quoted:
+                by_letters[begun + letters(end)].append(end)
+            elif self.passes(start + end):
+                passing.add(end)
+        text = "\n".join(("", *by_letters, ""))
+        for line in {line for needed in self._needed for line in needed.candidates(text, begun)}:
+            if self._holds(line, is_power):
+                passing.update(by_letters[line])
+        return passing
 
     def _holds(self, letters: str, is_power: bool) -> bool:
         """Return True if the letters and digits of a reply may have an answer's words; ``is_power``: it has a "^"."""
         for needed in self._needed:
             if all(map(letters.__contains__, needed.words)) and needed.may_end_in(letters, is_power):
                 return True
-        # their letters need not be adjacent: normalisation may drop words between them
-        return bool(self._compounds) and any(kept.issubset(letters) for kept in self._compounds)
+        return False
 
 
 class _Needed(NamedTuple):
@@ -92,6 +97,27 @@ class _Needed(NamedTuple):
         parts = {part for word in numbers for part in _parts_of_number(word)}
         digits = frozenset(filter(str.isdigit, parts))
         return cls(tuple(plain), frozenset(last_words), frozenset(ends | parts - digits), digits)
+
+    @classmethod
+    def of_compound(cls, word: str) -> "_Needed":
+        """Return the letters that replies with a compound need, perhaps apart; none if normalisation may make some."""
+        is_made = not word.isascii() or any(name in word for name in _NEW_LETTERS)
+        return cls(() if is_made else tuple({*word}), frozenset())
+
+    def candidates(self, text: str, begun: str) -> Iterator[str]:
+        """Yield the lines of a text, each the letters and digits of a reply, that may have all parts.
+
+        All lines begin with ``begun``, which lacks some parts.
+        """
+        missing = [word for word in self.words if word not in begun]
+        for part in missing[:1] or (*self.ends, *self.digits):
+            end = 0
+            while (place := text.find(part, end)) >= 0:
+                end = text.find("\n", place)
+                yield text[text.rfind("\n", 0, place) + 1 : end]
+        if self.digits and not missing:
+            for digits in _SEPARATED_DIGITS.finditer(text):
+                yield text[text.rfind("\n", 0, digits.start()) + 1 : text.find("\n", digits.end())]
 
     def may_end_in(self, letters: str, is_power: bool) -> bool:
         """Return True if the letters and digits of a reply, perhaps with a power, may have the last word."""
@@ -142,11 +168,3 @@ def is_delicate(word: str) -> bool:
 def letters(text: str) -> str:
     """Return the letters and digits of a text: the signs and spaces within words are optional."""
     return _NOT_ALPHANUMERIC.sub("", text)
-
-
-def _kept_letters(compound: str) -> frozenset[str]:
-    """Return the letters that a reply must have for its normalised form to contain a compound; empty if normalisation
-    may introduce some of them.
-    """
-    is_kept = compound.isascii() and not any(name in compound for name in _NEW_LETTERS)
-    return frozenset(compound if is_kept else ())
