@@ -69,6 +69,7 @@ _SAME = str.maketrans(
         "&": " and ",
     }
 )
+_REPLACED = re.compile(f"[{''.join(map(chr, _SAME))}]")
 _NOT_DECOMPOSED = str.maketrans({"ø": "o", "ł": "l", "đ": "d", "æ": "ae", "œ": "oe", "ı": "i"})
 _ACCENTED = re.compile("[\u00c0-\u024f\u0370-\u03ff\u1e00-\u1fff]")
 _LOOSE_ACCENTS = re.compile("(?<=[a-z\u0370-\u03ff])[\u0300-\u036f]+")
@@ -202,23 +203,27 @@ def unified(text: str, accents: str = "fold") -> str:
         plain = text.casefold().replace("&", " and ").replace("`", "'")
         return plain if plain.isprintable() else _without_control_characters(plain)
     if _BEHIND_NUMBER.search(text):
-        text = _NARROW_SPACE.sub("", _MIXED.sub(" ", _DEGREE.sub("°", text))).translate(_SAME)
+        text = _same_signs(_NARROW_SPACE.sub("", _MIXED.sub(" ", _DEGREE.sub("°", text))))
         text = _SUPERSCRIPT.sub(lambda match: f"^{match.group().translate(_AS_DIGITS)}", text)
     else:
-        text = text.translate(_SAME)
-    text = unicodedata.normalize("NFKC", text).translate(_SAME).casefold()
+        text = _same_signs(text)
+    text = _same_signs(unicodedata.normalize("NFKC", text)).casefold()
     if accents == "fold":
-        text = _LOOSE_ACCENTS.sub(
-            "", _ACCENTED.sub(lambda match: _base(match.group()), text).translate(_NOT_DECOMPOSED)
-        )
+        text = _LOOSE_ACCENTS.sub("", _ACCENTED.sub(lambda match: _base(match.group()), text))
     text = _FOREIGN_DIGIT.sub(lambda match: str(unicodedata.decimal(match.group())), text).replace("`", "'")
     return text if text.isprintable() else _without_control_characters(text)
+
+
+def _same_signs(text: str) -> str:
+    """Return a text with one sign in place of those that mean the same."""
+    return text.translate(_SAME) if _REPLACED.search(text) else text
 
 
 @cache
 def _base(letter: str) -> str:
     """Return a letter without its accents."""
-    return "".join(part for part in unicodedata.normalize("NFD", letter) if unicodedata.category(part) != "Mn")
+    parts = (part for part in unicodedata.normalize("NFD", letter) if unicodedata.category(part) != "Mn")
+    return "".join(parts).translate(_NOT_DECOMPOSED)
 
 
 def _without_control_characters(text: str) -> str:

@@ -121,8 +121,8 @@ class PrefixStates:
         if not self._applies(text):
             return prefix
         text = _lower(text)
-        if not self._has_article_answer and self._are_plain(text):
-            return self._in_plain_word
+        if not self._has_article_answer and (text == "" or self._are_plain(text)):
+            return self._in_plain_word if text else self._behind_plain_words
         if self._are_words and self._begins_no_answer(text):
             return _encoded(self._placeholder + self._end_of_other_word(text))
         text = self._masked(text)
