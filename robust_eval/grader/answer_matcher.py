@@ -39,6 +39,7 @@ from robust_eval.runtime.text import first_line
 
 _LETTER = "\u0298"  # ʘ: represents every letter that continues a word, and is in no accepted answer
 _NEXT_WORD = f" {2 * _LETTER}"  # of two letters: one alone may be an initial
+_WORDS_OF_NUMBERS = frozenset(WORDS_OF_NUMBERS)
 _MAY_GO_ON = re.compile(rf"(?:\d|\b(?:{WORDS_OF_A_NUMBER}|and|a|of|no|minus|negative))\W*[^\W\d_]*$|[-−.$€£¥₹₩₽]$")
 _ALPHANUMERIC_START = re.compile("[a-z0-9]")
 _ALPHANUMERIC = re.compile(r"[^\W_]+")
@@ -83,7 +84,7 @@ class AnswerMatcher:
         self._signs = {letter for form in accepted for letter in form if not (letter.isalnum() or letter.isspace())}
         self._filter = LetterFilter(accepted, self._compounds)
         self._last_words = self._filter.last_words | ({"sharp"} if "#" in self._signs else set())
-        self._completions = (self._last_words, self._compounds, frozenset(self._signs))
+        self._completions = (self._last_words, self._compounds, frozenset(self._signs), self._delicate)
         self._last_letters = "".join(sorted({letter for word in self._last_words for letter in unified(word)[-1:]}))
 
     @cached_property  # most runs use only the identity of a matcher
@@ -235,6 +236,9 @@ class AnswerMatcher:
     def _decisive(self, prefix: bytes, text: str, start: str, texts: TokenTexts, verdicts: "_Verdicts") -> set[int]:
         """Return the tokens that might complete an accepted answer or undo it."""
         lexicon = _lexicon(texts)
+        tokens = set(lexicon.completing(*self._completions))
+        if self._ascii and (self._states.is_in_plain_word(prefix) or self._states.is_behind_plain_words(prefix)):
+            return tokens
         end = start[-64:]
         begun = {_last_word(end)}
         if "'" in text or "’" in text:
@@ -246,21 +250,16 @@ class AnswerMatcher:
         letters = _LETTERS.search(text)
         if letters and not stays_right and not any(map(str.isalpha, letters.group())):
             letters = None
-        tokens = set(lexicon.completing(*self._completions))
         if is_doctor or letters:
             for target in self._last_words:
                 tokens.update(lexicon.abbreviations(target, True))
-        targets = [*self._last_words, *(WORDS_OF_NUMBERS if self._delicate else ())]
         ending = texts.starting_with if survives_letters else texts.starting_with_end
         for word in filter(None, begun):
-            for target in targets:
-                if target.startswith(word) and len(word) < len(target):
-                    tokens.update(ending(target[len(word) :]), lexicon.apostrophe_ids)
+            for targets in (self._last_words, _WORDS_OF_NUMBERS)[: 1 + self._delicate]:
+                for rest in _rests(word, targets):
+                    tokens.update(ending(rest), lexicon.apostrophe_ids)
         if self._delicate and _MAY_GO_ON.search(end):
             tokens.update(lexicon.number_ids, lexicon.unit_ids)
-        elif self._delicate:
-            for target in self._last_words:
-                tokens.update(lexicon.numbers_with(target))
         if stays_right and not verdicts.before_word:
             tokens.update(lexicon.wordless_ids)
         if not self._ascii or stays_right:
@@ -479,14 +478,19 @@ class _Lexicon:
         return [(token, "".join(filter(str.isalpha, self._texts.keys[token]))) for token in ids]
 
     def _completing(
-        self, last_words: frozenset[str], compounds: tuple[str, ...], signs: frozenset[str]
+        self, last_words: frozenset[str], compounds: tuple[str, ...], signs: frozenset[str], numbers: bool
     ) -> frozenset[int]:
-        """Return tokens that might complete an answer after any prefix: with a last word, a compound, or a sign."""
+        """Return tokens that might complete an answer after any prefix: with a last word, a compound, or a sign.
+
+        ``numbers``: also tokens that are a number whose normalised form has a last word.
+        """
         tokens: set[int] = set()
         for word in last_words:
             tokens.update(self._texts.with_word(word), self.abbreviations(word, False))
             if _UNSEGMENTED_END.search(word):
                 tokens.update(self.containing(word[-1]))
+            if numbers:
+                tokens.update(self.numbers_with(word))
         tokens.update(chain.from_iterable(map(self._texts.with_word, compounds)))
         tokens.update(chain.from_iterable(map(self.containing, signs)))
         return frozenset(tokens)
@@ -524,6 +528,12 @@ def _unified_line(text: bytes) -> str:
 
 def _ids(mask: Mask) -> list[int]:
     return np.flatnonzero(mask).tolist()
+
+
+@lru_cache(maxsize=1 << 12)
+def _rests(begun: str, words: frozenset[str]) -> list[str]:
+    """Return what completes a begun word to one of some longer words."""
+    return [word[len(begun) :] for word in words if word.startswith(begun) and word != begun]
 
 
 def _last_word(key: str) -> str:
