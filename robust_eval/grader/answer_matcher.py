@@ -46,7 +46,7 @@ _ALPHANUMERIC = re.compile(r"[^\W_]+")
 _ALPHANUMERIC_RUNS = re.compile(r"[\W_]+")
 """Characters between the letters of a word ("U. S.", "O'Brien", "bee-keeper") and the digits of a number."""
 _LETTERS = re.compile(r"(?:^|[^\w.])(?:[^\W\d_](?:\.\s?|\s))*([^\W\d_])?$")  # "U", "U.S" or "J. R. ": may be initials
-_HAS_DEGREE = re.compile("[º˚]")
+_HAS_DEGREE = re.compile("º|˚".encode())
 """Signs that later text may make a degree sign."""
 _DOCTOR = re.compile(r"(?<![^\W_])ph(?:\.\s?)?$")  # "Ph" or "Ph.", before the "D" or ".D" of an initial
 _UNSEGMENTED_END = re.compile(f"[{UNSEGMENTED}\uac00-\ud7a3]\\Z")
@@ -112,11 +112,11 @@ class AnswerMatcher:
         """Return the tokens of a vocabulary with each outcome after ``prefix``, which has no line break."""
         text = prefix.decode("utf-8", "replace")
         start = unified(text)
-        verdicts = self._verdicts(text, start)
+        verdicts = self._verdicts(prefix, text, start)
         tokens = self._decisive(prefix, text, start, texts, verdicts)
         begun = self._begun(text, texts)
         if not any(verdicts):
-            judged = self._judged_tokens(prefix, text, self._possible(prefix, text, tokens, texts), texts, verdicts)
+            judged = self._judged_tokens(prefix, text, self._possible(prefix, start, tokens, texts), texts, verdicts)
             right_ids = sorted(token for token, (is_right, _) in judged.items() if is_right)
             decided_ids = [token for token in right_ids if judged[token][1]]
             return NextTokens(np.array(right_ids, dtype=np.intp), np.array(decided_ids, dtype=np.intp), begun)
@@ -131,23 +131,23 @@ class AnswerMatcher:
             right[token], decided[token] = outcome
         return NextTokens(np.flatnonzero(right), np.flatnonzero(decided), begun)
 
-    def _verdicts(self, text: str, start: str) -> "_Verdicts":
-        """Return the verdicts on a prefix; ``start`` is its unified text."""
-        if self._ascii and not _HAS_DEGREE.search(text) and not self._filter.passes(start):
+    def _verdicts(self, prefix: bytes, text: str, start: str) -> "_Verdicts":
+        """Return the verdicts on a prefix, of which ``start`` is the unified text."""
+        if self._ascii and not _HAS_DEGREE.search(prefix) and not self._filter.passes(start):
             return _Verdicts(False, False, False)
         return _Verdicts(self.right(text), self.right(text + 2 * _LETTER), self.right(text + _NEXT_WORD))
 
-    def _possible(self, prefix: bytes, text: str, tokens: Iterable[int], texts: TokenTexts) -> Iterable[int]:
-        """Return those of some tokens that may make a prefix right."""
+    def _possible(self, prefix: bytes, start: str, tokens: Iterable[int], texts: TokenTexts) -> Iterable[int]:
+        """Return those of some tokens that may make a prefix right; ``start`` is its unified text."""
         if not self._ascii:
             return tokens
         # the first character of a token may be the rest of the prefix's last one, or make a degree sign of it
-        whole = len(prefix) - (len(prefix) if _HAS_DEGREE.search(text) else incomplete_bytes(prefix))
-        if whole == len(prefix):
-            ends = {token: texts.keys[token] for token in tokens}
+        if length := len(prefix) if _HAS_DEGREE.search(prefix) else incomplete_bytes(prefix):
+            start, last = unified(prefix[:-length].decode("utf-8", "replace")), prefix[-length:]
+            ends = {token: _unified_line(last + texts.raw[token]) for token in tokens}
         else:
-            ends = {token: _unified_line(prefix[whole:] + texts.raw[token]) for token in tokens}
-        passing = self._filter.passing(unified(prefix[:whole].decode("utf-8", "replace")), ends.values())
+            ends = {token: texts.keys[token] for token in tokens}
+        passing = self._filter.passing(start, ends.values())
         return [token for token, end in ends.items() if end in passing]
 
     def _judged_tokens(

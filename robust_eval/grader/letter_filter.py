@@ -24,6 +24,8 @@ _SEPARATED_DIGITS = re.compile(r"\d[^\d\n]+\d")
 _NEW_LETTERS = (*MONTHS, *(sign for sign, words in SIGNS.items() if not all({*sign} <= {*word} for word in words)))
 """Names that normalisation writes in place of words with other letters."""
 _SPOKEN = {sign: (*words, *(["cent"] if sign == "%" else [])) for sign, words in SIGNS.items()}
+_FEW = 16
+"""Number of texts from which one search in all of them is faster than a test of each."""
 _INTEGER = re.compile(r"(?:-|[a-z]*)(\d{1,28})[a-z]*")
 
 
@@ -53,8 +55,11 @@ class LetterFilter:
                 by_letters[begun + letters(end)].append(end)
             elif self.passes(start + end):
                 passing.add(end)
-        text = "\n".join(("", *by_letters, ""))
-        for line in {line for needed in self._needed for line in needed.candidates(text, begun)}:
+        lines: Iterable[str] = by_letters
+        if len(by_letters) > _FEW:
+            text = "\n".join(("", *by_letters, ""))
+            lines = {line for needed in self._needed for line in needed.candidates(text, begun)}
+        for line in lines:
             if self._holds(line, is_power):
                 passing.update(by_letters[line])
         return passing

@@ -117,12 +117,13 @@ class PrefixStates:
 
     def of(self, prefix: bytes) -> bytes:
         """Return the canonical prefix after which each token has the same outcome as after ``prefix``."""
-        text = _decoded(prefix)
+        text = _lower(_decoded(prefix))
+        if not self._has_article_answer and self._are_plain(text):
+            return self._in_plain_word
         if not self._applies(text):
             return prefix
-        text = _lower(text)
-        if not self._has_article_answer and (text == "" or self._are_plain(text)):
-            return self._in_plain_word if text else self._behind_plain_words
+        if not self._has_article_answer and text == "":
+            return self._behind_plain_words
         if self._are_words and self._begins_no_answer(text):
             return _encoded(self._placeholder + self._end_of_other_word(text))
         text = self._masked(text)
@@ -138,7 +139,7 @@ class PrefixStates:
         A plain prefix ends in words that are in no answer and no rule. A plain token is another one, or continues one.
         """
         word = token.removeprefix(b" ")
-        if not (self._placeholder and self._masks_last_word and word.isalpha()):
+        if not (self._masks_plain_words and word.isalpha()):
             return None
         if state == self._in_plain_word and len(word) == len(token):
             return state
@@ -160,7 +161,7 @@ class PrefixStates:
 
     def _are_plain(self, text: str) -> bool:
         """Return True for words in lower case if none of them, and no longer last word, is in an answer or a rule."""
-        if not (self._masks_last_word and _WORDS_ALONE.fullmatch(text)):
+        if not (self._masks_plain_words and _WORDS_ALONE.fullmatch(text)):
             return False
         words = text.split()
         return _BEGINNINGS_OF_RULES.isdisjoint(words) and not any(map(self._answers.__contains__, words))
@@ -371,6 +372,10 @@ class PrefixStates:
     def _in_plain_word(self) -> bytes:
         """Canonical prefix within or behind a word in no answer, before a boundary."""
         return _encoded(f"{self._placeholder} {self._placeholder}")
+
+    @cached_property
+    def _masks_plain_words(self) -> bool:
+        return self._masks_last_word and self._placeholder != ""
 
     @cached_property
     def _placeholder(self) -> str:
