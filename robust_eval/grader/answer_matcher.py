@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from robust_eval.grader.accepted_forms import compounds, holds, holds_compound, with_spellings
-from robust_eval.grader.letter_filter import WORDS_OF_A_NUMBER, WORDS_OF_NUMBERS, LetterFilter, is_delicate
+from robust_eval.grader.letter_filter import WORDS_OF_A_NUMBER, WORDS_OF_NUMBERS, LetterFilter, is_delicate, letters
 from robust_eval.grader.prefix_state import PrefixStates
 from robust_eval.model.base import NextTokens
 from robust_eval.model.token_texts import Ids, Mask, TokenTexts, incomplete_bytes, is_boundary
@@ -137,18 +137,25 @@ class AnswerMatcher:
             return _Verdicts(False, False, False)
         return _Verdicts(self.right(text), self.right(text + 2 * _LETTER), self.right(text + _NEXT_WORD))
 
-    def _possible(self, prefix: bytes, start: str, tokens: Iterable[int], texts: TokenTexts) -> Iterable[int]:
+    def _possible(self, prefix: bytes, start: str, tokens: set[int], texts: TokenTexts) -> Iterable[int]:
         """Return those of some tokens that may make a prefix right; ``start`` is its unified text."""
         if not self._ascii:
             return tokens
+        lexicon = _lexicon(texts)
+        ends = texts.keys
+        passing = []
         # the first character of a token may be the rest of the prefix's last one, or make a degree sign of it
         if length := len(prefix) if _HAS_DEGREE.search(prefix) else incomplete_bytes(prefix):
             start, last = unified(prefix[:-length].decode("utf-8", "replace")), prefix[-length:]
-            ends = {token: _unified_line(last + texts.raw[token]) for token in tokens}
+            by_letters = _grouped((letters(_unified_line(last + texts.raw[token])), token) for token in tokens)
+        elif start.endswith("'"):  # perhaps a possessive
+            by_letters = _grouped((letters(f"'{ends[token]}"), token) for token in tokens)
         else:
-            ends = {token: texts.keys[token] for token in tokens}
-        passing = self._filter.passing(start, ends.values())
-        return [token for token, end in ends.items() if end in passing]
+            if lexicon.numeric_ids <= tokens:
+                passing = self._filter.passing(start, lexicon.numeric_by_letters)
+                tokens = tokens - lexicon.numeric_ids
+            by_letters = _grouped((letters(ends[token]), token) for token in tokens)
+        return passing + self._filter.passing(start, by_letters)
 
     def _judged_tokens(
         self, prefix: bytes, text: str, tokens: Iterable[int], texts: TokenTexts, verdicts: "_Verdicts"
@@ -247,10 +254,10 @@ class AnswerMatcher:
             begun.add("ph")
         survives_letters = verdicts.before_letter
         stays_right = survives_letters or verdicts.at_end
-        letters = _LETTERS.search(text)
-        if letters and not stays_right and not any(map(str.isalpha, letters.group())):
-            letters = None
-        if is_doctor or letters:
+        initials = _LETTERS.search(text)
+        if initials and not stays_right and not any(map(str.isalpha, initials.group())):
+            initials = None
+        if is_doctor or initials:
             for target in self._last_words:
                 tokens.update(lexicon.abbreviations(target, True))
         ending = texts.starting_with if survives_letters else texts.starting_with_end
@@ -259,7 +266,7 @@ class AnswerMatcher:
                 for rest in _rests(word, targets):
                     tokens.update(ending(rest), lexicon.apostrophe_ids)
         if self._delicate and _MAY_GO_ON.search(end):
-            tokens.update(lexicon.number_ids, lexicon.unit_ids)
+            tokens |= lexicon.numeric_ids
         if stays_right and not verdicts.before_word:
             tokens.update(lexicon.wordless_ids)
         if not self._ascii or stays_right:
@@ -268,10 +275,10 @@ class AnswerMatcher:
             tokens.update(self._compounding(text, texts, not survives_letters))
         if incomplete_bytes(prefix):
             tokens.update(lexicon.inside_character_ids)
-        if letters:
+        if initials:
             tokens.update(lexicon.after_letter_ids)
             tokens.update(lexicon.single_letter_ids if stays_right else lexicon.single_letters(self._last_letters))
-            if letters.group(1):
+            if initials.group(1):
                 tokens.update(lexicon.dot_ids)
         return tokens
 
@@ -408,6 +415,15 @@ class _Lexicon:
         return [token for end in ends for token in starting_with_end(end) if not keys[token][len(end) :][:1].isalnum()]
 
     @cached_property
+    def numeric_ids(self) -> frozenset[int]:
+        """Tokens that are, or continue, a number or a unit."""
+        return frozenset((*self.number_ids, *self.unit_ids))
+
+    @cached_property
+    def numeric_by_letters(self) -> dict[str, list[int]]:
+        return _grouped((letters(self._texts.keys[token]), token) for token in self.numeric_ids)
+
+    @cached_property
     def after_letter_ids(self) -> list[int]:
         """Tokens that make a name of the letter before them, as in "A minor"."""
         return _ids(self._texts.matching(re.compile(rf"\W*(?:{'|'.join(KEYS)})(?![^\W\d_])")))
@@ -524,6 +540,14 @@ def _foreign_stand_in(letter: re.Match[str]) -> str:
 @lru_cache(maxsize=1 << 14)
 def _unified_line(text: bytes) -> str:
     return unified(text.split(b"\n", 1)[0].decode("utf-8", "replace"))
+
+
+def _grouped(tokens: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
+    """Return the tokens by text."""
+    groups: dict[str, list[int]] = defaultdict(list)
+    for text, token in tokens:
+        groups[text].append(token)
+    return groups
 
 
 def _ids(mask: Mask) -> list[int]:

@@ -4,9 +4,9 @@ It is a hundred times faster than the comparison of normalised forms, and few re
 """
 
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 from robust_eval.normalization import MONTH_NAMES, MONTHS, SIGNS, unified
@@ -40,34 +40,30 @@ class LetterFilter:
 
     def passes(self, reply: str) -> bool:
         """Return True if a unified reply may be right."""
-        # dropping a possessive may join initials: "X's Y Z" is XYZ
-        return "'s" in reply or self._holds(letters(reply), "^" in reply)
+        return self._holds(letters(reply))
 
-    def passing(self, start: str, ends: Iterable[str]) -> set[str]:
-        """Return the ends with which a unified reply may be right that begins with ``start``."""
-        if self.passes(start):
-            return {*ends}
-        begun, is_power, is_quoted = letters(start), "^" in start, start.endswith("'")
-        passing = set()
-        by_letters: dict[str, list[str]] = defaultdict(list)
-        for end in {*ends}:
-            if "^" not in end and "'s" not in end and not is_quoted:
-                by_letters[begun + letters(end)].append(end)
-            elif self.passes(start + end):
-                passing.add(end)
-        lines: Iterable[str] = by_letters
+    def passing(self, start: str, by_letters: Mapping[str, Sequence[int]]) -> list[int]:
+        """Return the tokens with which a unified reply may be right that begins with ``start``.
+
+        ``by_letters`` has the tokens by the :func:`letters` of their texts.
+        """
+        begun = letters(start)
+        if self._holds(begun):
+            return [*chain.from_iterable(by_letters.values())]
+        if begun.endswith("^"):
+            begun = f"^{begun[:-1]}"  # letters on both sides of the end of ``start`` are adjacent
+        lines: Iterable[str] = [begun + end for end in by_letters]
         if len(by_letters) > _FEW:
-            text = "\n".join(("", *by_letters, ""))
+            text = "\n".join(("", *lines, ""))
             lines = {line for needed in self._needed for line in needed.candidates(text, begun)}
-        for line in lines:
-            if self._holds(line, is_power):
-                passing.update(by_letters[line])
-        return passing
+        return [token for line in lines if self._holds(line) for token in by_letters[line.removeprefix(begun)]]
 
-    def _holds(self, letters: str, is_power: bool) -> bool:
-        """Return True if the letters and digits of a reply may have an answer's words; ``is_power``: it has a "^"."""
+    def _holds(self, letters: str) -> bool:
+        """Return True if the letters of a reply may have an answer's words."""
+        if "'" in letters:  # dropping a possessive may join initials: "X's Y Z" is XYZ
+            return True
         for needed in self._needed:
-            if all(map(letters.__contains__, needed.words)) and needed.may_end_in(letters, is_power):
+            if all(map(letters.__contains__, needed.words)) and needed.may_end_in(letters):
                 return True
         return False
 
@@ -107,7 +103,7 @@ class _Needed(NamedTuple):
     def of_compound(cls, word: str) -> "_Needed":
         """Return the letters that replies with a compound need, perhaps apart; none if normalisation may make some."""
         is_made = not word.isascii() or any(name in word for name in _NEW_LETTERS)
-        return cls(() if is_made else tuple({*word}), frozenset())
+        return cls(() if is_made else tuple(sorted({*word})), frozenset())
 
     def candidates(self, text: str, begun: str) -> Iterator[str]:
         """Yield the lines of a text, each the letters and digits of a reply, that may have all parts.
@@ -115,7 +111,7 @@ class _Needed(NamedTuple):
         All lines begin with ``begun``, which lacks some parts.
         """
         missing = [word for word in self.words if word not in begun]
-        for part in missing[:1] or (*self.ends, *self.digits):
+        for part in ("'", *(missing[:1] or (*self.ends, *self.digits, "^"))):
             end = 0
             while (place := text.find(part, end)) >= 0:
                 end = text.find("\n", place)
@@ -124,9 +120,9 @@ class _Needed(NamedTuple):
             for digits in _SEPARATED_DIGITS.finditer(text):
                 yield text[text.rfind("\n", 0, digits.start()) + 1 : text.find("\n", digits.end())]
 
-    def may_end_in(self, letters: str, is_power: bool) -> bool:
-        """Return True if the letters and digits of a reply, perhaps with a power, may have the last word."""
-        if not self.ends or (is_power and self.digits) or any(map(letters.__contains__, self.ends)):
+    def may_end_in(self, letters: str) -> bool:
+        """Return True if the letters of a reply may have the last word."""
+        if not self.ends or (self.digits and "^" in letters) or any(map(letters.__contains__, self.ends)):
             return True
         if not self.digits or letters.isalpha():
             return False
@@ -171,5 +167,9 @@ def is_delicate(word: str) -> bool:
 
 @lru_cache(maxsize=1 << 14)
 def letters(text: str) -> str:
-    """Return the letters and digits of a text: the signs and spaces within words are optional."""
-    return _NOT_ALPHANUMERIC.sub("", text)
+    """Return the letters and digits of a text: the signs and spaces within words are optional.
+
+    The sign of a power, ``^``, and an apostrophe for a possessive follow where the text has them.
+    """
+    marks = ("^" if "^" in text else "") + ("'" if "'s" in text else "")
+    return _NOT_ALPHANUMERIC.sub("", text) + marks
