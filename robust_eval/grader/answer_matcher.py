@@ -166,23 +166,25 @@ class AnswerMatcher:
             """Return True if a token can complete an answer only with its last word, and may stop within that word."""
             return not any(verdicts) and key.isascii() and key.removeprefix(" ").isalnum()
 
+        lexicon = _lexicon(texts)
         stand_in = self._stand_in(text) if self._ascii and any(verdicts) else None
-        shared = _lexicon(texts).shared_verdicts[stand_in] if stand_in else {}
+        shared = lexicon.shared_verdicts[stand_in] if stand_in else {}
         is_in_word = self._states.is_in_plain_word(prefix)
         by_reply = self._behind_plain_words if is_in_word or self._states.is_behind_plain_words(prefix) else {}
         shorter = (text.rpartition(" ")[0] if is_in_word else text).removesuffix(" ")
         outcomes: dict[int, tuple[bool, bool]] = {}
         for token in tokens:
-            key, raw = texts.keys[token], texts.raw[token]
+            key, line = texts.keys[token], texts.raw[token].split(b"\n", 1)[0]
+            is_ascii = key.isascii() and line.isascii()
             if is_in_word and key.isascii() and key.isalnum():  # it continues that word
                 is_right, stays = False, False
-            elif not (key.isascii() and raw.isascii()):  # it may change the previous character
-                line = prefix + raw.split(b"\n", 1)[0]
-                is_right, stays = self._judged(line, bool(texts.incomplete[token]) or may_go_on(key))
-            elif stand_in and stand_in.serves(key):
-                if key not in shared:
-                    shared[key] = _matcher(stand_in.answer)._judged((stand_in.prefix + key).encode(), False)
-                is_right, stays = shared[key]
+            elif stand_in and stand_in.serves(key) and (is_ascii or token in lexicon.foreign_signs):
+                end = key.encode() if is_ascii else line
+                if end not in shared:
+                    shared[end] = _matcher(stand_in.answer)._judged(stand_in.prefix.encode() + end, False)
+                is_right, stays = shared[end]
+            elif not is_ascii:  # it may change the previous character
+                is_right, stays = self._judged(prefix + line, bool(texts.incomplete[token]) or may_go_on(key))
             else:
                 reply = (shorter if key.startswith(" ") else text) + key
                 if reply not in by_reply:  # "one", "One" and "ONE" have one key
@@ -344,6 +346,12 @@ class _StandIn(NamedTuple):
         return not any(map(str.isdigit, key)) and (self.prefix[-1:].isdigit() or not key[:1].isalpha())
 
 
+@lru_cache(maxsize=1 << 12)
+def _is_sign(character: str) -> bool:
+    """Return True for a space, and for punctuation and symbols but U+FFFD, which stands for incomplete characters."""
+    return unicodedata.category(character)[0] in "PSZ" and character != "\ufffd"
+
+
 @lru_cache(maxsize=1 << 6)
 def _matcher(answer: str) -> AnswerMatcher:
     return AnswerMatcher((answer,))
@@ -354,8 +362,8 @@ class _Lexicon:
 
     def __init__(self, texts: TokenTexts) -> None:
         self._texts = texts
-        self.shared_verdicts: dict[_StandIn, dict[str, tuple[bool, bool]]] = defaultdict(dict)
-        """Outcomes of tokens, right and certain to stay right, by prefix and key."""
+        self.shared_verdicts: dict[_StandIn, dict[bytes, tuple[bool, bool]]] = defaultdict(dict)
+        """Outcomes of tokens, right and certain to stay right, by prefix and text."""
         # per instance: there may be a vocabulary for each position of an answer, which the cache must not outlive
         self.abbreviations = lru_cache(maxsize=1 << 14)(self._abbreviations)
         self.completing = lru_cache(maxsize=1 << 7)(self._completing)
@@ -381,6 +389,12 @@ class _Lexicon:
     def power(self) -> Mask:
         """Tokens with the sign of a power, ``^``."""
         return np.array(["^" in key for key in self._texts.keys], dtype=bool)
+
+    @cached_property
+    def foreign_signs(self) -> frozenset[int]:
+        """Tokens of whole punctuation and symbols, not all ASCII, which do not change the character before them."""
+        heads = enumerate(raw.split(b"\n", 1)[0].decode("utf-8", "replace") for raw in self._texts.raw)
+        return frozenset(token for token, head in heads if not head.isascii() and all(map(_is_sign, head)))
 
     @cached_property
     def binding_ids(self) -> list[int]:
