@@ -106,7 +106,7 @@ def main() -> None:
 
 
 class CountedSums(tempered.LogitHistogram):
-    """Counts what Triton's kernels read and write where the CPU counts logits in bins, which is a kernel here, too."""
+    """Histogram that is counted as Triton's kernels, for which it stands in on the CPU."""
 
     def __init__(self, counter: OpCounter, *given: Any) -> None:
         super().__init__(*given)

@@ -19,10 +19,10 @@ from typing import NamedTuple
 import numpy as np
 
 from robust_eval.grader.accepted_forms import compounds, holds, holds_compound, with_spellings
-from robust_eval.grader.letter_filter import WORDS_OF_A_NUMBER, WORDS_OF_NUMBERS, LetterFilter, is_delicate, letters
+from robust_eval.grader.letter_filter import NUMBER_OR_MONTH, WORDS_OF_NUMBERS, LetterFilter, is_delicate, letters_of
 from robust_eval.grader.prefix_state import PrefixStates
 from robust_eval.model.base import NextTokens
-from robust_eval.model.token_texts import Ids, Mask, TokenTexts, incomplete_bytes, is_boundary
+from robust_eval.model.token_texts import Ids, Mask, TokenTexts, grouped, incomplete_bytes, is_boundary
 from robust_eval.normalization import (
     ARTICLES,
     KEYS,
@@ -39,14 +39,14 @@ from robust_eval.runtime.text import first_line
 
 _LETTER = "\u0298"  # ʘ: represents every letter that continues a word, and is in no accepted answer
 _NEXT_WORD = f" {2 * _LETTER}"  # of two letters: one alone may be an initial
-_WORDS_OF_NUMBERS = frozenset(WORDS_OF_NUMBERS)
-_MAY_GO_ON = re.compile(rf"(?:\d|\b(?:{WORDS_OF_A_NUMBER}|and|a|of|no|minus|negative))\W*[^\W\d_]*$|[-−.$€£¥₹₩₽]$")
+_NUMBER_WORDS = frozenset(WORDS_OF_NUMBERS)
+_MAY_GO_ON = re.compile(rf"(?:\d|\b(?:{NUMBER_OR_MONTH}|and|a|of|no|minus|negative))\W*[^\W\d_]*$|[-−.$€£¥₹₩₽]$")
 _ALPHANUMERIC_START = re.compile("[a-z0-9]")
 _ALPHANUMERIC = re.compile(r"[^\W_]+")
 _ALPHANUMERIC_RUNS = re.compile(r"[\W_]+")
 """Characters between the letters of a word ("U. S.", "O'Brien", "bee-keeper") and the digits of a number."""
 _LETTERS = re.compile(r"(?:^|[^\w.])(?:[^\W\d_](?:\.\s?|\s))*([^\W\d_])?$")  # "U", "U.S" or "J. R. ": may be initials
-_HAS_DEGREE = re.compile("º|˚".encode())
+_MAY_BE_DEGREE = re.compile("º|˚".encode())
 """Signs that later text may make a degree sign."""
 _DOCTOR = re.compile(r"(?<![^\W_])ph(?:\.\s?)?$")  # "Ph" or "Ph.", before the "D" or ".D" of an initial
 _UNSEGMENTED_END = re.compile(f"[{UNSEGMENTED}\uac00-\ud7a3]\\Z")
@@ -116,7 +116,7 @@ class AnswerMatcher:
         tokens = self._decisive(prefix, text, start, texts, verdicts)
         begun = self._begun(text, texts)
         if not any(verdicts):
-            judged = self._judged_tokens(prefix, text, self._possible(prefix, start, tokens, texts), texts, verdicts)
+            judged = self._judged_tokens(prefix, text, self._passing(prefix, start, tokens, texts), texts, verdicts)
             right_ids = sorted(token for token, (is_right, _) in judged.items() if is_right)
             decided_ids = [token for token in right_ids if judged[token][1]]
             return NextTokens(np.array(right_ids, dtype=np.intp), np.array(decided_ids, dtype=np.intp), begun)
@@ -133,28 +133,28 @@ class AnswerMatcher:
 
     def _verdicts(self, prefix: bytes, text: str, start: str) -> "_Verdicts":
         """Return the verdicts on a prefix, of which ``start`` is the unified text."""
-        if self._ascii and not _HAS_DEGREE.search(prefix) and not self._filter.passes(start):
+        if self._ascii and not _MAY_BE_DEGREE.search(prefix) and not self._filter.passes(start):
             return _Verdicts(False, False, False)
         return _Verdicts(self.right(text), self.right(text + 2 * _LETTER), self.right(text + _NEXT_WORD))
 
-    def _possible(self, prefix: bytes, start: str, tokens: set[int], texts: TokenTexts) -> Iterable[int]:
+    def _passing(self, prefix: bytes, start: str, tokens: set[int], texts: TokenTexts) -> Iterable[int]:
         """Return those of some tokens that may make a prefix right; ``start`` is its unified text."""
         if not self._ascii:
             return tokens
         lexicon = _lexicon(texts)
-        ends = texts.keys
+        keys = texts.keys
         passing = []
         # the first character of a token may be the rest of the prefix's last one, or make a degree sign of it
-        if length := len(prefix) if _HAS_DEGREE.search(prefix) else incomplete_bytes(prefix):
+        if length := len(prefix) if _MAY_BE_DEGREE.search(prefix) else incomplete_bytes(prefix):
             start, last = unified(prefix[:-length].decode("utf-8", "replace")), prefix[-length:]
-            by_letters = _grouped((letters(_unified_line(last + texts.raw[token])), token) for token in tokens)
+            by_letters = grouped((letters_of(_unified_line(last + texts.raw[token])), token) for token in tokens)
         elif start.endswith("'"):  # perhaps a possessive
-            by_letters = _grouped((letters(f"'{ends[token]}"), token) for token in tokens)
+            by_letters = grouped((letters_of(f"'{keys[token]}"), token) for token in tokens)
         else:
             if lexicon.numeric_ids <= tokens:
                 passing = self._filter.passing(start, lexicon.numeric_by_letters)
                 tokens = tokens - lexicon.numeric_ids
-            by_letters = _grouped((letters(ends[token]), token) for token in tokens)
+            by_letters = grouped((letters_of(keys[token]), token) for token in tokens)
         return passing + self._filter.passing(start, by_letters)
 
     def _judged_tokens(
@@ -247,7 +247,7 @@ class AnswerMatcher:
         lexicon = _lexicon(texts)
         tokens = set(lexicon.completing(*self._completions))
         if self._ascii and (self._states.is_in_plain_word(prefix) or self._states.is_behind_plain_words(prefix)):
-            return tokens
+            return tokens  # a placeholder begins no answer, number, initial or compound: only whole ones can follow
         end = start[-64:]
         begun = {_last_word(end)}
         if "'" in text or "’" in text:
@@ -264,7 +264,7 @@ class AnswerMatcher:
                 tokens.update(lexicon.abbreviations(target, True))
         ending = texts.starting_with if survives_letters else texts.starting_with_end
         for word in filter(None, begun):
-            for targets in (self._last_words, _WORDS_OF_NUMBERS)[: 1 + self._delicate]:
+            for targets in (self._last_words, _NUMBER_WORDS)[: 1 + self._delicate]:
                 for rest in _rests(word, targets):
                     tokens.update(ending(rest), lexicon.apostrophe_ids)
         if self._delicate and _MAY_GO_ON.search(end):
@@ -434,8 +434,8 @@ class _Lexicon:
         return frozenset((*self.number_ids, *self.unit_ids))
 
     @cached_property
-    def numeric_by_letters(self) -> dict[str, list[int]]:
-        return _grouped((letters(self._texts.keys[token]), token) for token in self.numeric_ids)
+    def numeric_by_letters(self) -> dict[str, tuple[int, ...]]:
+        return grouped((letters_of(self._texts.keys[token]), token) for token in self.numeric_ids)
 
     @cached_property
     def after_letter_ids(self) -> list[int]:
@@ -448,7 +448,7 @@ class _Lexicon:
     @cached_property
     def number_ids(self) -> list[int]:
         """Tokens that are a number, or continue one."""
-        words = rf"(?:{WORDS_OF_A_NUMBER})(?![^\W\d_])"
+        words = rf"(?:{NUMBER_OR_MONTH})(?![^\W\d_])"
         return _ids(self._texts.matching(re.compile(rf"[^\w]*(?:(?:[ex][+-]?)?\d|{words})")))
 
     def numbers_with(self, word: str) -> Iterable[int]:
@@ -554,14 +554,6 @@ def _foreign_stand_in(letter: re.Match[str]) -> str:
 @lru_cache(maxsize=1 << 14)
 def _unified_line(text: bytes) -> str:
     return unified(text.split(b"\n", 1)[0].decode("utf-8", "replace"))
-
-
-def _grouped(tokens: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
-    """Return the tokens by text."""
-    groups: dict[str, list[int]] = defaultdict(list)
-    for text, token in tokens:
-        groups[text].append(token)
-    return groups
 
 
 def _ids(mask: Mask) -> list[int]:

@@ -1,6 +1,6 @@
 """Filter of replies by their letters and digits: a reply without those of any accepted answer cannot be right.
 
-It is a hundred times faster than the comparison of normalised forms, and few replies pass it.
+It is much faster than the comparison of normalised forms, and most canonical prefixes, which are short, fail it.
 """
 
 import re
@@ -13,9 +13,9 @@ from robust_eval.normalization import MONTH_NAMES, MONTHS, SIGNS, unified
 from robust_eval.numerals import LARGE_NUMBERS, NUMBERS, ORDINALS, ROMAN
 
 WORDS_OF_NUMBERS = (*NUMBERS, *LARGE_NUMBERS, *ORDINALS, *ROMAN)
-WORDS_OF_A_NUMBER = "|".join((*WORDS_OF_NUMBERS, *MONTH_NAMES))
+NUMBER_OR_MONTH = "|".join((*WORDS_OF_NUMBERS, *MONTH_NAMES))
 """Words of numbers and dates, as a regular expression."""
-_DELICATE = re.compile(rf"\d|\b(?:{WORDS_OF_A_NUMBER})\b|(?<!\S)[^\W\d_](?!\S)|[^\w\s]")
+_DELICATE = re.compile(rf"\d|\b(?:{NUMBER_OR_MONTH})\b|(?<!\S)[^\W\d_](?!\S)|[^\w\s]")
 """Words that later text may change: a number, a single letter, a sign."""
 _ALPHANUMERIC = re.compile(r"[^\W_]+")
 _NOT_ALPHANUMERIC = re.compile(r"[\W_]+")
@@ -25,7 +25,7 @@ _NEW_LETTERS = (*MONTHS, *(sign for sign, words in SIGNS.items() if not all({*si
 """Names that normalisation writes in place of words with other letters."""
 _SPOKEN = {sign: (*words, *(["cent"] if sign == "%" else [])) for sign, words in SIGNS.items()}
 _FEW = 16
-"""Number of texts from which one search in all of them is faster than a test of each."""
+"""Maximum number of texts that are tested one by one; one search in all of them is faster for more."""
 _INTEGER = re.compile(r"(?:-|[a-z]*)(\d{1,28})[a-z]*")
 
 
@@ -40,14 +40,14 @@ class LetterFilter:
 
     def passes(self, reply: str) -> bool:
         """Return True if a unified reply may be right."""
-        return self._holds(letters(reply))
+        return self._holds(letters_of(reply))
 
     def passing(self, start: str, by_letters: Mapping[str, Sequence[int]]) -> list[int]:
-        """Return the tokens with which a unified reply may be right that begins with ``start``.
+        """Return the tokens that may make a reply right that begins with the unified text ``start``.
 
-        ``by_letters`` has the tokens by the :func:`letters` of their texts.
+        ``by_letters`` has the tokens by the :func:`letters_of` of their texts.
         """
-        begun = letters(start)
+        begun = letters_of(start)
         if self._holds(begun):
             return [*chain.from_iterable(by_letters.values())]
         if begun.endswith("^"):
@@ -101,17 +101,17 @@ class _Needed(NamedTuple):
 
     @classmethod
     def of_compound(cls, word: str) -> "_Needed":
-        """Return the letters that replies with a compound need, perhaps apart; none if normalisation may make some."""
+        """Return the letters that replies with a compound need, perhaps apart; none if normalisation makes some."""
         is_made = not word.isascii() or any(name in word for name in _NEW_LETTERS)
         return cls(() if is_made else tuple(sorted({*word})), frozenset())
 
     def candidates(self, text: str, begun: str) -> Iterator[str]:
         """Yield the lines of a text, each the letters and digits of a reply, that may have all parts.
 
-        All lines begin with ``begun``, which lacks some parts.
+        Each begins with ``begun``, which by itself lacks a part.
         """
         missing = [word for word in self.words if word not in begun]
-        for part in ("'", *(missing[:1] or (*self.ends, *self.digits, "^"))):
+        for part in filter(None, ("'", *(missing[:1] or (*self.ends, *self.digits, "^")))):
             end = 0
             while (place := text.find(part, end)) >= 0:
                 end = text.find("\n", place)
@@ -166,7 +166,7 @@ def is_delicate(word: str) -> bool:
 
 
 @lru_cache(maxsize=1 << 14)
-def letters(text: str) -> str:
+def letters_of(text: str) -> str:
     """Return the letters and digits of a text: the signs and spaces within words are optional.
 
     The sign of a power, ``^``, and an apostrophe for a possessive follow where the text has them.

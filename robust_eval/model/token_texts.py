@@ -100,12 +100,12 @@ class TokenTexts:
     @cached_property
     def _ids_with_key(self) -> dict[str, tuple[int, ...]]:
         """The ids of the tokens by their keys."""
-        return _tuples((key, token) for token, key in enumerate(self.keys))
+        return grouped((key, token) for token, key in enumerate(self.keys))
 
     @cached_property
     def _ids_with_piece(self) -> dict[str, tuple[int, ...]]:
         """The ids of the tokens by the :func:`_pieces` of their keys."""
-        return _tuples((piece, token) for token, key in enumerate(self.keys) for piece in {*_pieces(key)})
+        return grouped((piece, token) for token, key in enumerate(self.keys) for piece in {*_pieces(key)})
 
     def _those(self, condition: Any) -> Mask:
         return np.fromiter((condition(key) for key in self.keys), dtype=bool, count=len(self.keys))
@@ -121,7 +121,7 @@ def is_boundary(character: str) -> bool:
     )
 
 
-def _tuples(tokens: Iterable[tuple[str, int]]) -> dict[str, tuple[int, ...]]:
+def grouped(tokens: Iterable[tuple[str, int]]) -> dict[str, tuple[int, ...]]:
     """Return the ids of tokens by text. Tuples of integers, unlike lists, cost the garbage collector nothing."""
     ids: dict[str, list[int]] = defaultdict(list)
     for text, token in tokens:

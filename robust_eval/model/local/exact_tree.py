@@ -90,10 +90,6 @@ class TreeLevel:
     def __len__(self) -> int:
         return len(self.tree)
 
-    def of_each_tree(self) -> Iterator[tuple[int, slice]]:
-        """Yield each tree that has prefixes at this level, and its rows."""
-        yield from _runs(self.tree)
-
 
 class _Children(NamedTuple):
     """Children of a batch of prefixes, m of them: their flat places (m,) in (rows × tokens of the padded vocabulary),
@@ -206,7 +202,7 @@ class _Trees:
         batch_rows = rows_per_batch(len(self._vocabulary.ends), logits.device)
         for step in range(self._depth):
             level, last = self._level, step == self._depth - 1
-            classes = (self._classifiers[tree].classify(level.texts[of], last) for tree, of in level.of_each_tree())
+            classes = (self._classifiers[tree].classify(level.texts[of], last) for tree, of in _runs(level.tree))
             sets = TokenSets.of_rows([*chain.from_iterable(classes)], *SETS)
             children = []
             for first, end in self._batches(batch_rows):
@@ -224,7 +220,7 @@ class _Trees:
     def _batches(self, rows: int) -> Iterator[tuple[int, int]]:
         """Yield the first row and the end of batches of whole trees, with at most ``rows`` prefixes (or one tree)."""
         first = end = 0
-        for _, of_tree in self._level.of_each_tree():
+        for _, of_tree in _runs(self._level.tree):
             if end > first and of_tree.stop - first > rows:
                 yield first, end
                 first = end
@@ -339,9 +335,10 @@ class _Trees:
         open_, begun = (sets.contain(side, rows, tokens) for side in (OPEN, BEGUN))
         weight = before.weight[rows] * np.exp(steps) / probability[:, None]
         shorter, ids = [*map(before.texts.__getitem__, rows.tolist())], tokens.tolist()
-        texts = (self._classifiers[tree].extended(shorter[of], ids[of]) for tree, of in _runs(before.tree[rows]))
+        tree = before.tree[rows]
+        texts = (self._classifiers[number].extended(shorter[of], ids[of]) for number, of in _runs(tree))
         self._level = TreeLevel(
-            tree=before.tree[rows],
+            tree=tree,
             parents=rows,
             tokens=np.concatenate([before.tokens[rows], tokens[:, None]], axis=1),
             texts=[*chain.from_iterable(texts)],
@@ -411,7 +408,7 @@ class _Trees:
 
 
 def _runs(trees: Ids) -> Iterator[tuple[int, slice]]:
-    """Yield each of some ascending numbers of trees, and where it stands."""
+    """Yield each tree of an ascending array, and the slice of its rows."""
     numbers, first = np.unique(trees, return_index=True)
     for tree, (start, stop) in zip(numbers.tolist(), pairwise([*first.tolist(), len(trees)]), strict=True):
         yield tree, slice(start, stop)

@@ -89,14 +89,13 @@ def outcomes(
     device, (rows, size) = logits.device, logits.shape
     blocks = score_blocks(rows, size, device)
     ends = _Ends(sets, size, weight is None)
-    flat, factors, certain_rows, *of_ends = sent(device, *ends.factors(blocks[0].numel()), certain, *ends.places())
-    if weight is None:
-        masses = tempered_masses(logits, temperatures, sets.first(ENDS), generation)
-    else:
-        scores = blocks.flatten(1)[:rows, :size]
-        weights = to_device(weight, device)
-        masses = tempered_masses(logits, temperatures, sets.first(ENDS), generation, weights, scores)
-        scores.mul_(SD_OTHER).index_fill_(1, of_ends[0], 0)
+    certain_rows, *places = sent(device, certain, *ends.places())
+    scores = blocks.flatten(1)[:rows, :size]
+    weights = None if weight is None else to_device(weight, device)
+    masses = tempered_masses(logits, temperatures, sets.first(ENDS), generation, weights, scores)
+    if weights is not None:
+        flat, factors = sent(device, *ends.factors(blocks[0].numel()))
+        scores.mul_(SD_OTHER).index_fill_(1, places[0], 0)
         blocks.view(-1).scatter_reduce_(0, flat, factors, "prod")  # no token is in two of the sets
     likeliest = index = expansion_scores = logits.new_empty((len(certain), 0))
     masks: list[Tensor] = []
@@ -112,14 +111,14 @@ def outcomes(
     candidates = () if weight is None else trees.largest(budget + 1)
     numbers = masses.log_total, masses.shares, masses.highest, likeliest, expansion_scores, index
     log_total, shares, highest, top, top_scores, top_ids, *rest = fetched(
-        *numbers, *ends.looked_up(logits, *of_ends), *candidates, *masks
+        *numbers, *ends.search(logits, *places), *candidates, *masks
     )
     refuse_undefined(log_total)
-    largest, cut = rest[3 : 3 + len(candidates)], rest[3 + len(candidates) :]
+    of_ends, largest, cut = rest[:3], rest[3 : 3 + len(candidates)], rest[3 + len(candidates) :]
     return Outcomes(
         log_total,
         shares,
-        ends.likeliest(*rest[:3]),
+        ends.likeliest(*of_ends),
         certain,
         top_ids.astype(np.intp),
         top,
@@ -131,17 +130,17 @@ def outcomes(
 
 
 class _Ends:
-    """Search for the likeliest token of each set whose tokens end an answer, or may, after n prefixes.
+    """Search for the likeliest token of each set of n prefixes whose tokens end an answer or may end it.
 
-    Nearly all such tokens end an answer after every prefix, rightly or wrongly. These ``common`` ones are searched
-    together, and only the others are looked up one by one. At the last token of an answer all are common.
+    Most of these tokens end an answer after every prefix, rightly or wrongly. These ``common`` ones are searched
+    together, and only the rare ones are looked up one by one. At the last token of an answer all are common.
     """
 
     def __init__(self, sets: TokenSets, size: int, last: bool) -> None:
         self._size, self._last = size, last
-        self._sets = len(sets.states) * len(SETS)
-        self._common, others = (np.arange(size), sets) if last else _common_ends(sets, size)
-        self._row, self._side, self._token = others.expanded()
+        self._rows = len(sets.states)
+        self._common, rare = (np.arange(size), sets) if last else _common_ends(sets, size)
+        self._row, self._side, self._token = rare.expanded()
         self._is_end = self._side < ENDS
 
     def factors(self, stride: int) -> tuple[Ids, NDArray[np.float32]]:
@@ -152,40 +151,47 @@ class _Ends:
         return self._row * stride + self._token, RELATIVE_SDS[self._side]
 
     def places(self) -> tuple[Ids, Ids, Ids]:
-        """Return the common ends (k,), the places of those that are right in rows of k, and those of the other ends in
-        the logits.
+        """Return the common ends (k,), the flat places of right ones in n rows of k, and those of rare ends in the
+        logits (n, V).
         """
         is_right = self._side == RIGHT
         row, token = self._row[is_right], self._token[is_right]
         column = np.searchsorted(self._common, token)
         is_common = np.append(self._common, -1)[column] == token
         right = (row * len(self._common) + column)[is_common]
-        others = (self._row * self._size + self._token)[self._is_end]
-        return self._common[:0] if self._last else self._common, right, others
+        rare = (self._row * self._size + self._token)[self._is_end]
+        return self._common[:0] if self._last else self._common, right, rare
 
-    def looked_up(self, logits: Tensor, common: Tensor, right: Tensor, others: Tensor) -> tuple[Tensor, ...]:
-        """Return the largest logit (n,) of wrong common ends, its column (n,) in them, and the logits of the others.
+    def search(self, logits: Tensor, common: Tensor, right: Tensor, rare: Tensor) -> tuple[Tensor, ...]:
+        """Return the largest logit (n,) of wrong common ends, its column (n,) in them, and the logits of rare ends.
 
         ``logits`` are (n, V); the rest is what :meth:`places` returned, on their device.
         """
         of_common = logits.clone() if self._last else logits.index_select(1, common)
         of_common.view(-1).index_fill_(0, right, -torch.inf)
         largest, column = of_common.max(dim=1) if len(self._common) else (logits[:0, 0], common)
-        return largest, column, logits.take(others)
+        return largest, column, logits.take(rare)
 
-    def likeliest(self, largest: Floats, column: Floats, others: Floats) -> Ids:
-        """Return (n, 3) the likeliest token of each set, the lowest of equals, −1 if there is none.
+    def likeliest(self, largest: Floats, column: Floats, rare: Floats) -> Ids:
+        """Return (n, 3) the likeliest token of each set, the lowest of equals, −1 if no token of the set is possible.
 
-        The parameters are what :meth:`looked_up` returned.
+        The parameters are what :meth:`search` returned.
         """
-        rows = np.flatnonzero(largest > -np.inf)
-        owners = np.append((self._row * len(SETS) + self._side)[self._is_end], rows * len(SETS) + WRONG)
-        tokens = np.append(self._token[self._is_end], self._common[column[rows].astype(np.intp)])
-        order = np.lexsort((tokens, -np.append(others, largest[rows]), owners))
-        filled, first = np.unique(owners[order], return_index=True)
-        likeliest = np.full(self._sets, -1, dtype=np.intp)
-        likeliest[filled] = tokens[order[first]]
-        return likeliest.reshape(-1, len(SETS))[:, :ENDS]
+        tokens, owners = self._token[self._is_end], (self._row * len(SETS) + self._side)[self._is_end]
+        starts = np.flatnonzero(np.diff(owners, prepend=-1))
+        likeliest, highest = np.full((self._rows, len(SETS)), -1), np.full((self._rows, len(SETS)), -np.inf)
+        if len(owners):
+            filled = owners[starts]
+            highest.flat[filled] = np.maximum.reduceat(rare, starts)
+            places = np.flatnonzero(rare == highest.flat[owners])
+            likeliest.flat[filled] = tokens[places[np.searchsorted(places, starts)]]
+        likeliest[highest == -np.inf] = -1
+        if len(largest):
+            common, rest = self._common[column.astype(np.intp)], highest[:, WRONG]
+            is_first = (largest == rest) & (largest > -np.inf) & (common < likeliest[:, WRONG])
+            wins = (largest > rest) | is_first
+            likeliest[wins, WRONG] = common[wins]
+        return likeliest[:, :ENDS]
 
 
 def _common_ends(sets: TokenSets, size: int) -> tuple[Ids, TokenSets]:

@@ -101,10 +101,10 @@ class NextTokenSets(NamedTuple):
 
 @dataclass(frozen=True)
 class TokenSets:
-    """Sets of token ids, k of each of n rows. Rows of one state share their sets.
+    """Sets of token ids, k for each of n rows. Rows with the same sets share one of s states.
 
-    ``sizes`` (s, k) are the sizes of the sets of s states, ``tokens`` the ids in them, one set after the other, and
-    ``states`` (n,) the state of each row.
+    ``sizes`` (s, k) are the sizes of the sets of each state, ``tokens`` (m,) the ids in them, one set after the other,
+    and ``states`` (n,) the state of each row.
     """
 
     sizes: Ids
@@ -140,7 +140,7 @@ class TokenSets:
         return replace(self, sizes=self.sizes[:, :count], tokens=self.tokens[self.columns < count])
 
     def only(self, kept: Mask) -> "TokenSets":
-        """Return the sets with only those of their ``tokens`` that a mask keeps."""
+        """Return the sets without the ``tokens`` (m,) for which a mask (m,) is False."""
         places = np.repeat(np.arange(self.sizes.size), self.sizes.ravel())[kept]
         sizes = np.bincount(places, minlength=self.sizes.size).reshape(self.sizes.shape)
         return replace(self, sizes=sizes, tokens=self.tokens[kept])
@@ -163,7 +163,7 @@ class TokenSets:
 
     @property
     def columns(self) -> Ids:
-        """Column of each of the ``tokens``."""
+        """Column (m,) of each of the ``tokens`` (m,), which are those of states, not of rows."""
         return np.repeat(np.tile(np.arange(self.sizes.shape[1]), len(self.sizes)), self.sizes.ravel())
 
     @property
@@ -192,11 +192,11 @@ class NextTokenClassifier:
 
     def classify(self, texts: Sequence[bytes], last: bool) -> list[NextTokenSets]:
         """Classify the next tokens after each of some texts; ``last``: only one token follows."""
-        known = self._of_texts[last]
-        return [known.get(text) or self._classify(text, last) for text in texts]
+        cached = self._of_texts[last]
+        return [cached.get(text) or self._classify(text, last) for text in texts]
 
     def extended(self, texts: Sequence[bytes], tokens: Iterable[int]) -> list[bytes]:
-        """Return each text with one more token, and keep its state if the matcher can derive it from that before."""
+        """Return each text with one more token, and cache its state if that follows from the shorter text's state."""
         raw, states = self._vocabulary.texts.raw, self._states
         parts = [raw[token] for token in tokens]
         longer = [text + part for text, part in zip(texts, parts, strict=True)]
@@ -206,7 +206,7 @@ class NextTokenClassifier:
         return longer
 
     def _derive(self, whole: bytes, text: bytes, token: bytes) -> None:
-        """Keep the state of a text with one more token if it follows from that of the text."""
+        """Cache the state of a text with one more token if it follows from the state of the text."""
         if self._vocabulary.stop:
             return
         state = self._states.get(text) or self._state(text)

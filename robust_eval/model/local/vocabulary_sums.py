@@ -69,7 +69,7 @@ def chunked(terms: Tensor, sizes: Ids) -> Tensor:
         padded = terms.new_zeros((CHUNK * int(chunks.sum()), terms.shape[1]))
         padded.index_copy_(0, to_device(place, terms.device), terms)
         terms, sizes = halved(padded.view(-1, CHUNK, terms.shape[1])), chunks
-        if chunks.max() == 1:
+        if chunks.max(initial=1) == 1:
             return terms
 
 
@@ -100,8 +100,11 @@ class TorchSums:
 
     def of_sets(self, x: Tensor, sets: TokenSets) -> Tensor:
         """Return (n, k, T) Σ exp(x / t) in float64 over k sets of tokens of each row of the same block x."""
+        rows, _, ids = sets.expanded()
+        at_rows, at = sent(x.device, rows, ids)
         temperatures = to_device(np.array(self._temperatures), x.device)
-        return set_sums(sets, lambda *at: (x[at].double()[:, None] / temperatures).exp_(), x.device)
+        terms = (x[at_rows, at].double()[:, None] / temperatures).exp_()
+        return chunked(terms, sets.counts.ravel()).view(*sets.counts.shape, -1)
 
     def importance(self, weights: Tensor, out: Tensor) -> None:
         """Write to ``out`` (m, V) the root of Σ (w · exp(x / t))² over temperatures, ``weights`` (m, T)."""
@@ -182,7 +185,7 @@ def _check_kernels(temperatures: tuple[float, ...], size: int, device: torch.dev
     x = to_device(random.normal(scale=3, size=(2, size)).astype(np.float32), device)
     x -= x.amax(dim=-1, keepdim=True)
     weights = to_device(random.random((2, len(temperatures))), device)
-    sets = TokenSets.of([[np.arange(1)], [np.arange(0, size, 3)]])[np.array([1, 0])]
+    sets = TokenSets.of([[np.arange(1), np.arange(0)], [np.arange(0, size, 3), np.arange(1)]])[np.array([1, 0])]
     results = []
     for sums in (TritonSums(temperatures, device), TorchSums(temperatures)):
         totals, set_totals = sums.totals(x), sums.of_sets(x, sets)

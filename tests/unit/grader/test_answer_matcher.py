@@ -151,6 +151,8 @@ def test_each_next_token_has_the_same_outcome_after_all_prefixes_of_a_state(answ
         ("bee keeper", "“bee a keep", "er"),
         ("Sputnik 1", "à Sputnik", " one"),
         ("mp3", "“mp", " three"),
+        ("20 c", "20º", "C"),
+        ("20 c", "20 ˚", " C"),
     ],
 )
 def test_a_token_completes_an_answer_whatever_normalisation_takes_out_of_it(answer: str, prefix: str, token: str):

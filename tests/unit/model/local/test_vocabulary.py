@@ -149,6 +149,7 @@ def test_sets_of_tokens_are_like_lists_of_each_row(rows: list[tuple[np.ndarray, 
     assert as_lists(sets) == expected
     first, end = data.draw(st.integers(0, 7)), data.draw(st.integers(0, 7))
     assert as_lists(sets[first:end]) == expected[first:end]
+    assert len(sets[first:end].sizes) == len({*places[first:end]})
     assert as_lists(sets.first(2)) == [row[:2] for row in expected]
     even = sets.only((sets.columns != 1) | (sets.tokens % 2 == 0))
     assert as_lists(even) == [[a, [id_ for id_ in b if id_ % 2 == 0], c] for a, b, c in expected]
