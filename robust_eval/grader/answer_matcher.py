@@ -561,9 +561,9 @@ def _ids(mask: Mask) -> list[int]:
 
 
 @lru_cache(maxsize=1 << 12)
-def _rests(begun: str, words: frozenset[str]) -> list[str]:
+def _rests(begun: str, words: frozenset[str]) -> tuple[str, ...]:
     """Return what completes a begun word to one of some longer words."""
-    return [word[len(begun) :] for word in words if word.startswith(begun) and word != begun]
+    return tuple(word[len(begun) :] for word in words if word.startswith(begun) and word != begun)
 
 
 def _last_word(key: str) -> str:

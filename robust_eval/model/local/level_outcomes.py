@@ -144,9 +144,9 @@ class _Ends:
         self._is_end = self._side < ENDS
 
     def factors(self, stride: int) -> tuple[Ids, NDArray[np.float32]]:
-        """Return the places (m,) of tokens in scores with ``stride`` columns, and the factors (m,) of these scores.
+        """Return the places (m,) of tokens of the sets in scores with ``stride`` columns, and factors (m,) for these.
 
-        The factors of common ends are 0.
+        The common wrong ends are not among them; their factor is 0.
         """
         return self._row * stride + self._token, RELATIVE_SDS[self._side]
 
@@ -195,7 +195,7 @@ class _Ends:
 
 
 def _common_ends(sets: TokenSets, size: int) -> tuple[Ids, TokenSets]:
-    """Return the tokens that end an answer after every prefix, and the sets, of which the wrong ones lack these."""
+    """Return the tokens that end an answer after every prefix, and the sets without those of them that are wrong."""
     columns = sets.columns
     is_common = np.bincount(sets.tokens[columns <= WRONG], minlength=size) == len(sets.sizes)
     return np.flatnonzero(is_common), sets.only(~((columns == WRONG) & is_common[sets.tokens]))

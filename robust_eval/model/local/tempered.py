@@ -100,7 +100,7 @@ class LogitHistogram:
     def of_sets(self, x: Tensor, sets: TokenSets) -> Tensor:
         """Return (n, k, T) Σ exp(x / t) in float64 over k sets of tokens of each row of the last counted block."""
         few = sets.only(np.repeat(sets.sizes.ravel() < HISTOGRAM_MIN_TOKENS, sets.sizes.ravel()))
-        sums = set_sums(few, lambda *at: (x[at][:, None] / self._powers.temperatures).exp_(), x.device)
+        sums = set_sums(few, lambda *at: (x[at][:, None] / self._powers.temperatures).exp_(), x.device, in_chunks=False)
         starts, counts = sets.starts, sets.counts
         for row, column in np.argwhere(counts >= HISTOGRAM_MIN_TOKENS).tolist():
             tokens = sets.tokens[starts[row, column] :][: counts[row, column]]
@@ -223,7 +223,8 @@ class _TruncatedPowers:
 
     def of_sets(self, x: Tensor, sets: TokenSets) -> Tensor:
         """Return (n, k, T) the sums of the powers in float64 over k sets of tokens of each row of the same block x."""
-        return set_sums(sets, lambda *at: torch.stack([power[at] for power in self._powers], dim=-1), x.device)
+        powers = self._powers
+        return set_sums(sets, lambda *at: torch.stack([power[at] for power in powers], dim=-1), x.device, x.is_cuda)
 
     def importance(self, weights: Tensor, out: Tensor) -> None:
         """Write to ``out`` (m, V) the root of Σ (w · power)² over temperatures, with the ``weights`` w (m, T)."""

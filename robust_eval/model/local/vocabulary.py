@@ -178,9 +178,7 @@ class TokenSets:
 
 
 class NextTokenClassifier:
-    """Classifier of the next tokens of the answers to one question; its results are cached by state of the matcher, and
-    by text.
-    """
+    """Classifier of the next tokens of the answers to one question; its results are cached by state of the matcher."""
 
     def __init__(self, matcher: Matcher, vocabulary: Vocabulary) -> None:
         self._matcher = matcher
@@ -188,12 +186,10 @@ class NextTokenClassifier:
         self._outcomes: dict[bytes, NextTokens] = {}
         self._sets: dict[tuple[bytes, bool, bool], NextTokenSets] = {}
         self._states: dict[bytes, bytes] = {}
-        self._of_texts: dict[bool, dict[bytes, NextTokenSets]] = {False: {}, True: {}}
 
     def classify(self, texts: Sequence[bytes], last: bool) -> list[NextTokenSets]:
         """Classify the next tokens after each of some texts; ``last``: only one token follows."""
-        cached = self._of_texts[last]
-        return [cached.get(text) or self._classify(text, last) for text in texts]
+        return [self._classify(text, last) for text in texts]
 
     def extended(self, texts: Sequence[bytes], tokens: Iterable[int]) -> list[bytes]:
         """Return each text with one more token, and cache its state if that follows from the shorter text's state."""
@@ -209,19 +205,18 @@ class NextTokenClassifier:
         """Cache the state of a text with one more token if it follows from the state of the text."""
         if self._vocabulary.stop:
             return
-        state = self._states.get(text) or self._state(text)
         if self._vocabulary.first_line and not text.strip():
             token = token.lstrip()
-        derived = self._matcher.next_state(state, token)
+        derived = self._matcher.next_state(self._state(text), token)
         if derived is not None:
             self._states[whole] = derived
 
     def _classify(self, text: bytes, last: bool) -> NextTokenSets:
-        state = self._states.get(text) or self._state(text)
+        state = self._state(text)
         key = (text if self._vocabulary.stop else state, not text.strip(), last)
         if key not in self._sets:
             self._sets[key] = self._classified(text, state, last)
-        return self._of_texts[last].setdefault(text, self._sets[key])
+        return self._sets[key]
 
     def _state(self, text: bytes) -> bytes:
         if text not in self._states:

@@ -42,19 +42,21 @@ def row_sums(values: Tensor) -> Tensor:
     return halved(values.to(torch.float64, copy=True))
 
 
-def set_sums(sets: TokenSets, values: Callable[[Tensor, Tensor], Tensor], device: torch.device) -> Tensor:
-    """Return (n, k, T) sums in float64 over k sets of tokens of each of n rows.
+def set_sums(
+    sets: TokenSets, values: Callable[[Tensor, Tensor], Tensor], device: torch.device, in_chunks: bool
+) -> Tensor:
+    """Return (n, k, T) sums in float64 over k sets of tokens of each of n rows; CUDA needs them ``in_chunks``.
 
     ``values`` is asked for the numbers (m, T) of m tokens by their rows (m,) and ids (m,).
     """
     rows, _, ids = sets.expanded()
     counts = sets.counts
     terms = values(*sent(device, rows, ids)).double()
-    if device.type == "cpu":
+    if in_chunks:
+        sums = chunked(terms, counts.ravel())
+    else:
         lengths = to_device(counts.ravel(), device)
         sums = torch.segment_reduce(terms, "sum", lengths=lengths, axis=0, unsafe=True)
-    else:
-        sums = chunked(terms, counts.ravel())
     return sums.view(*counts.shape, terms.shape[1])
 
 
@@ -100,11 +102,8 @@ class TorchSums:
 
     def of_sets(self, x: Tensor, sets: TokenSets) -> Tensor:
         """Return (n, k, T) Σ exp(x / t) in float64 over k sets of tokens of each row of the same block x."""
-        rows, _, ids = sets.expanded()
-        at_rows, at = sent(x.device, rows, ids)
         temperatures = to_device(np.array(self._temperatures), x.device)
-        terms = (x[at_rows, at].double()[:, None] / temperatures).exp_()
-        return chunked(terms, sets.counts.ravel()).view(*sets.counts.shape, -1)
+        return set_sums(sets, lambda *at: (x[at].double()[:, None] / temperatures).exp_(), x.device, in_chunks=True)
 
     def importance(self, weights: Tensor, out: Tensor) -> None:
         """Write to ``out`` (m, V) the root of Σ (w · exp(x / t))² over temperatures, ``weights`` (m, T)."""
