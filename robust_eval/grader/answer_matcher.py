@@ -41,7 +41,7 @@ _LETTER = "\u0298"  # ʘ: represents every letter that continues a word, and is 
 _NEXT_WORD = f" {2 * _LETTER}"  # of two letters: one alone may be an initial
 _NUMBER_WORDS = frozenset(WORDS_OF_NUMBERS)
 _MAY_GO_ON = re.compile(rf"(?:\d|\b(?:{NUMBER_OR_MONTH}|and|a|of|no|minus|negative))\W*[^\W\d_]*$|[-−.$€£¥₹₩₽]$")
-_ALPHANUMERIC_START = re.compile("[a-z0-9]")
+_ASCII_ALPHANUMERIC = re.compile("[a-z0-9]")
 _ALPHANUMERIC = re.compile(r"[^\W_]+")
 _ALPHANUMERIC_RUNS = re.compile(r"[\W_]+")
 """Characters between the letters of a word ("U. S.", "O'Brien", "bee-keeper") and the digits of a number."""
@@ -168,7 +168,7 @@ class AnswerMatcher:
 
         lexicon = _lexicon(texts)
         stand_in = self._stand_in(text) if self._ascii and any(verdicts) else None
-        shared = lexicon.shared_verdicts[stand_in] if stand_in else {}
+        shared = lexicon.shared_verdicts[stand_in, self._accents] if stand_in else {}
         is_in_word = self._states.is_in_plain_word(prefix)
         by_reply = self._behind_plain_words if is_in_word or self._states.is_behind_plain_words(prefix) else {}
         shorter = (text.rpartition(" ")[0] if is_in_word else text).removesuffix(" ")
@@ -178,10 +178,11 @@ class AnswerMatcher:
             is_ascii = key.isascii() and line.isascii()
             if is_in_word and key.isascii() and key.isalnum():  # it continues that word
                 is_right, stays = False, False
-            elif stand_in and stand_in.serves(key) and (is_ascii or token in lexicon.foreign_signs):
+            elif stand_in and stand_in.serves(key) and (is_ascii or token in lexicon.foreign):
                 end = key.encode() if is_ascii else line
                 if end not in shared:
-                    shared[end] = _matcher(stand_in.answer)._judged(stand_in.prefix.encode() + end, False)
+                    rule = _matcher(stand_in.answer, self._accents)
+                    shared[end] = rule._judged(stand_in.prefix.encode() + end, False)
                 is_right, stays = shared[end]
             elif not is_ascii:  # it may change the previous character
                 is_right, stays = self._judged(prefix + line, bool(texts.incomplete[token]) or may_go_on(key))
@@ -317,8 +318,8 @@ class _Verdicts(NamedTuple):
 class _StandIn(NamedTuple):
     """A prefix that ends in the only accepted ``answer``. It represents all prefixes that end in a similar answer.
 
-    A sign has the same outcome after every word. Everything but digits has the same outcome after all numbers of as
-    many digits that are days of a month, and after all others.
+    A token without ASCII letters and digits has the same outcome after every word. One without digits has the same
+    outcome after all numbers of as many digits that are days of a month, and after all others.
     """
 
     answer: str
@@ -341,20 +342,14 @@ class _StandIn(NamedTuple):
 
     def serves(self, key: str) -> bool:
         """Return True if a token has the same outcome after all prefixes for which this one stands in."""
-        if not self.answer.isdecimal():
-            return not any(map(str.isalnum, key))
-        return not any(map(str.isdigit, key)) and (self.prefix[-1:].isdigit() or not key[:1].isalpha())
-
-
-@lru_cache(maxsize=1 << 12)
-def _is_sign(character: str) -> bool:
-    """Return True for a space, and for punctuation and symbols but U+FFFD, which stands for incomplete characters."""
-    return unicodedata.category(character)[0] in "PSZ" and character != "\ufffd"
+        if self.answer.isdecimal():
+            return not any(map(str.isdigit, key))
+        return _ASCII_ALPHANUMERIC.search(key) is None
 
 
 @lru_cache(maxsize=1 << 6)
-def _matcher(answer: str) -> AnswerMatcher:
-    return AnswerMatcher((answer,))
+def _matcher(answer: str, accents: str) -> AnswerMatcher:
+    return AnswerMatcher((answer,), accents)
 
 
 class _Lexicon:
@@ -362,8 +357,8 @@ class _Lexicon:
 
     def __init__(self, texts: TokenTexts) -> None:
         self._texts = texts
-        self.shared_verdicts: dict[_StandIn, dict[bytes, tuple[bool, bool]]] = defaultdict(dict)
-        """Outcomes of tokens, right and certain to stay right, by prefix and text."""
+        self.shared_verdicts: dict[tuple[_StandIn, str], dict[bytes, tuple[bool, bool]]] = defaultdict(dict)
+        """Outcomes of tokens, right and certain to stay right, by prefix, treatment of accents, and text."""
         # per instance: there may be a vocabulary for each position of an answer, which the cache must not outlive
         self.abbreviations = lru_cache(maxsize=1 << 14)(self._abbreviations)
         self.completing = lru_cache(maxsize=1 << 7)(self._completing)
@@ -391,10 +386,10 @@ class _Lexicon:
         return np.array(["^" in key for key in self._texts.keys], dtype=bool)
 
     @cached_property
-    def foreign_signs(self) -> frozenset[int]:
-        """Tokens of whole punctuation and symbols, not all ASCII, which do not change the character before them."""
+    def foreign(self) -> frozenset[int]:
+        """Tokens of whole characters, not all of them ASCII."""
         heads = enumerate(raw.split(b"\n", 1)[0].decode("utf-8", "replace") for raw in self._texts.raw)
-        return frozenset(token for token, head in heads if not head.isascii() and all(map(_is_sign, head)))
+        return frozenset(token for token, head in heads if not head.isascii() and "\ufffd" not in head)
 
     @cached_property
     def binding_ids(self) -> list[int]:
@@ -408,7 +403,7 @@ class _Lexicon:
         return [
             ids[place]
             for place in range(first, last)
-            if not (end_word and _ALPHANUMERIC_START.match(keys[place], len(text)))
+            if not (end_word and _ASCII_ALPHANUMERIC.match(keys[place], len(text)))
         ]
 
     @cached_property

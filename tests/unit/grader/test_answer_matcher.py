@@ -220,18 +220,21 @@ def test_random_prefixes_of_one_state_have_the_same_outcome_of_each_token(
             assert one.tolist() == other.tolist(), (prefix, state)
 
 
+@pytest.mark.parametrize("accents", ["fold", "keep"])
 @pytest.mark.parametrize(
     "prefix",
-    ["zzz brain", "zzz the brain;", "zzz 52", "zzz 52, ", "zzz 25", "zzz 7", "zzz 1234", "zzz six", "zzz twelve;"],
+    [
+        *("zzz brain", "zzz the brain;", "zzz 52", "zzz 52, ", "zzz 52.", "zzz 25.", "zzz 25", "zzz 7", "zzz 1234-"),
+        *("zzz six", "zzz twelve;"),
+    ],
 )
-def test_signs_after_an_answer_have_the_outcome_that_they_have_after_this_one(
-    prefix: str, monkeypatch: pytest.MonkeyPatch
+def test_tokens_after_an_answer_have_the_outcome_that_they_have_after_one_that_stands_in_for_it(
+    prefix: str, accents: str, monkeypatch: pytest.MonkeyPatch
 ):
     number = next((str(NUMBERS_IN_WORDS.get(word, word)) for word in re.findall(r"\w+", prefix) if word != "zzz"), "")
-    rule = matcher("brain" if "brain" in prefix else number)
-    texts = TokenTexts(
-        [piece.encode() for piece in (*PIECES, *(".-", "''", "),", " twelve", " may", "th", " km", "н"))]
-    )
+    rule = AnswerMatcher(["brain" if "brain" in prefix else number], accents=accents)
+    further = (".-", "''", "),", " twelve", " may", "th", "t", "f", " km", "н", "é", "ç", "š", "á", "\u0301", "は")
+    texts = TokenTexts([piece.encode() for piece in (*PIECES, *further)])
     assert rule._stand_in(prefix) is not None
     shared = rule.next_tokens(prefix.encode(), texts)
     monkeypatch.setattr(rule, "_stand_in", lambda text: None)
