@@ -21,8 +21,8 @@ import numpy as np
 from robust_eval.grader.accepted_forms import compounds, holds, holds_compound, with_spellings
 from robust_eval.grader.letter_filter import NUMBER_OR_MONTH, WORDS_OF_NUMBERS, LetterFilter, is_delicate, letters_of
 from robust_eval.grader.prefix_state import PrefixStates
-from robust_eval.model.base import NextTokens
-from robust_eval.model.token_texts import Ids, Mask, TokenTexts, grouped, incomplete_bytes, is_boundary
+from robust_eval.model.base import TokenVerdict
+from robust_eval.model.token_texts import Kinds, Mask, TokenKinds, TokenTexts, grouped, incomplete_bytes, is_boundary
 from robust_eval.normalization import (
     ARTICLES,
     KEYS,
@@ -55,7 +55,7 @@ _FOREIGN_LETTERS = re.compile(rf"(?P<unsegmented>[{UNSEGMENTED}])|(?![a-z])[^\W\
 _BINDING = r"[+#^/×*·'’.-]"
 _BRACKETS = str.maketrans("]}", "))")
 _SIGNS_AT_END = r"([ -/:-@[-^`{-~]{0,2})"  # few: outcomes are kept for each sequence
-_ENDING_IN_WORD = re.compile(rf"([a-z ]*?)([a-z]{{3,}}){_SIGNS_AT_END}")
+_ENDING_IN_WORD = re.compile(rf"((?:.* )?)([a-z]{{3,}}){_SIGNS_AT_END}")
 _ENDING_IN_NUMBER = re.compile(rf"[a-z]{{3}} ([1-9]\d{{0,5}}|{'|'.join(NUMBERS)}){_SIGNS_AT_END}")
 _CLOSING = re.compile(r"[;!)]|[.,](?=[^\w^])")
 """Signs that nothing but the parts of dates and initials is joined across."""
@@ -108,28 +108,20 @@ class AnswerMatcher:
                 return True
         return False
 
-    def next_tokens(self, prefix: bytes, texts: TokenTexts) -> NextTokens:
-        """Return the tokens of a vocabulary with each outcome after ``prefix``, which has no line break."""
+    def next_tokens(self, prefix: bytes, texts: TokenTexts) -> TokenKinds:
+        """Return the :class:`TokenVerdict` on each token of a vocabulary after ``prefix``, which has no line break."""
         text = prefix.decode("utf-8", "replace")
         start = unified(text)
         verdicts = self._verdicts(prefix, text, start)
         tokens = self._decisive(prefix, text, start, texts, verdicts)
-        begun = self._begun(text, texts)
-        if not any(verdicts):
-            judged = self._judged_tokens(prefix, text, self._passing(prefix, start, tokens, texts), texts, verdicts)
-            right_ids = sorted(token for token, (is_right, _) in judged.items() if is_right)
-            decided_ids = [token for token in right_ids if judged[token][1]]
-            return NextTokens(np.array(right_ids, dtype=np.intp), np.array(decided_ids, dtype=np.intp), begun)
-        lexicon = _lexicon(texts)
-        right = np.where(texts.continues_word, verdicts.before_letter, verdicts.before_word)
-        right[texts.empty] = verdicts.at_end
-        decided = lexicon.safe & self._settled(text + _NEXT_WORD)
-        if self._delicate:
-            decided |= right & lexicon.safe & ~lexicon.unsettling
-        decided &= ~lexicon.power
-        for token, outcome in self._judged_tokens(prefix, text, tokens, texts, verdicts).items():
-            right[token], decided[token] = outcome
-        return NextTokens(np.flatnonzero(right), np.flatnonzero(decided), begun)
+        may_be_right = tokens if any(verdicts) else self._passing(prefix, start, tokens, texts)
+        is_settled = any(verdicts) and self._settled(text + _NEXT_WORD)
+        usual = _lexicon(texts).usual(verdicts, is_settled, self._delicate)
+        judged = self._judged_tokens(prefix, text, may_be_right, texts, verdicts)
+        for token in self._begun(text, texts):
+            if judged.get(token, usual.item(token)) == TokenVerdict.WRONG:
+                judged[token] = TokenVerdict.BEGUN
+        return TokenKinds.of(usual, judged)
 
     def _verdicts(self, prefix: bytes, text: str, start: str) -> "_Verdicts":
         """Return the verdicts on a prefix, of which ``start`` is the unified text."""
@@ -159,8 +151,8 @@ class AnswerMatcher:
 
     def _judged_tokens(
         self, prefix: bytes, text: str, tokens: Iterable[int], texts: TokenTexts, verdicts: "_Verdicts"
-    ) -> dict[int, tuple[bool, bool]]:
-        """Return for each of some tokens whether the reply that ends with it is right, and whether it stays right."""
+    ) -> dict[int, TokenVerdict]:
+        """Return the verdict on each of some tokens."""
 
         def may_go_on(key: str) -> bool:
             """Return True if a token can complete an answer only with its last word, and may stop within that word."""
@@ -172,7 +164,7 @@ class AnswerMatcher:
         is_in_word = self._states.is_in_plain_word(prefix)
         by_reply = self._behind_plain_words if is_in_word or self._states.is_behind_plain_words(prefix) else {}
         shorter = (text.rpartition(" ")[0] if is_in_word else text).removesuffix(" ")
-        outcomes: dict[int, tuple[bool, bool]] = {}
+        judged: dict[int, TokenVerdict] = {}
         for token in tokens:
             key, line = texts.keys[token], texts.raw[token].split(b"\n", 1)[0]
             is_ascii = key.isascii() and line.isascii()
@@ -191,8 +183,11 @@ class AnswerMatcher:
                 if reply not in by_reply:  # "one", "One" and "ONE" have one key
                     by_reply[reply] = self._judged(reply.encode(), may_go_on(key))
                 is_right, stays = by_reply[reply]
-            outcomes[token] = is_right, stays and "^" not in key  # the text after "^" belongs to the word before it
-        return outcomes
+            if stays and "^" not in key:  # the text after "^" belongs to the word before it
+                judged[token] = TokenVerdict.DECIDED
+            else:
+                judged[token] = TokenVerdict.RIGHT if is_right else TokenVerdict.WRONG
+        return judged
 
     def _stand_in(self, text: str) -> "_StandIn | None":
         """Return the prefix that stands in for ``text``, which ends in an accepted answer; None if it does not."""
@@ -295,7 +290,7 @@ class AnswerMatcher:
                 if word.startswith(start) and len(start) < len(word):
                     yield from _lexicon(texts).beginning_with(word[len(start) :], end_word)
 
-    def _begun(self, text: str, texts: TokenTexts) -> Ids:
+    def _begun(self, text: str, texts: TokenTexts) -> Sequence[int]:
         """Return tokens that begin or continue an accepted answer without completing it."""
         reply = normalize(text, self._accents)
         rests = [
@@ -363,9 +358,28 @@ class _Lexicon:
         self.abbreviations = lru_cache(maxsize=1 << 14)(self._abbreviations)
         self.completing = lru_cache(maxsize=1 << 7)(self._completing)
         self.proper_prefixes = lru_cache(maxsize=1 << 10)(self._proper_prefixes)
+        self.usual = lru_cache(maxsize=1 << 5)(self._usual)
         self.containing = lru_cache(maxsize=1 << 10)(self._containing)
         self.single_letters = lru_cache(maxsize=1 << 10)(self._single_letters)
         self.beginning_with = lru_cache(maxsize=1 << 14)(self._beginning_with)
+
+    def _usual(self, verdicts: _Verdicts, is_settled: bool, delicate: bool) -> Kinds:
+        """Return the :class:`TokenVerdict` (V,) on nearly all tokens after a prefix with some verdicts.
+
+        ``is_settled``: another word leaves it right for good. ``delicate``: a number, a letter or a sign may change it.
+        """
+        texts = self._texts
+        usual = np.zeros(len(texts), dtype=np.uint8)
+        if any(verdicts):
+            right = np.where(texts.continues_word, verdicts.before_letter, verdicts.before_word)
+            right[texts.empty] = verdicts.at_end
+            decided = self.safe & is_settled
+            if delicate:
+                decided |= right & self.safe & ~self.unsettling
+            usual[right] = TokenVerdict.RIGHT
+            usual[decided & ~self.power] = TokenVerdict.DECIDED
+        usual.flags.writeable = False  # others share it
+        return usual
 
     @cached_property
     def unsettling(self) -> Mask:
@@ -524,12 +538,11 @@ class _Lexicon:
         """Return tokens with dotted letters that might abbreviate a word, or its end if dotted letters have begun."""
         return [t for t, letters in self._dotted if word in letters or (begun and word.endswith(letters))]
 
-    def _proper_prefixes(self, answers: tuple[str, ...]) -> Ids:
+    def _proper_prefixes(self, answers: tuple[str, ...]) -> Sequence[int]:
         """Return tokens that are a proper prefix of one of some texts, with or without a leading space."""
         equal_to = self._texts.equal_to
         starts = {text[:length] for text in answers for length in range(1, len(text))}
-        tokens = {token for start in starts for token in (*equal_to(start), *equal_to(f" {start}"))}
-        return np.array(sorted(tokens), dtype=np.intp)
+        return [token for start in starts for token in (*equal_to(start), *equal_to(f" {start}"))]
 
     def _those(self, condition: Callable[[str], bool]) -> list[int]:
         return [token for token, key in enumerate(self._texts.keys) if condition(key)]

@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from enum import IntEnum
 from functools import lru_cache
 from itertools import groupby, product
 from typing import Any, NamedTuple, Protocol
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from robust_eval.error import UserError
-from robust_eval.model.token_texts import Ids, Mask, TokenTexts
+from robust_eval.model.token_texts import Ids, Mask, TokenKinds, TokenTexts
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.question import LETTERS
 from robust_eval.reader.letters import anchored_letter
@@ -53,16 +54,17 @@ def _tokens_by_letter(texts: TokenTexts, choices: int, strict: bool) -> list[Ids
     return [np.flatnonzero([chosen == letter for chosen in letters]) for letter in LETTERS[:choices]]
 
 
-class NextTokens(NamedTuple):
-    """Sets of tokens of a vocabulary after a prefix of an answer, as a matcher judges them: ids, ascending.
+class TokenVerdict(IntEnum):
+    """TokenVerdict of a matcher on a next token after a prefix of an answer.
 
-    ``right``: the answer is right if it ends after this token. ``decided``: no continuation makes it wrong. ``begun``
-    tokens begin or continue an accepted answer, and are likely to become right.
+    After ``BEGUN`` an accepted answer has begun, but is not complete. After ``RIGHT`` the answer is right if it ends;
+    after ``DECIDED`` it is, and no continuation makes it wrong.
     """
 
-    right: Ids
-    decided: Ids
-    begun: Ids
+    WRONG = 0
+    BEGUN = 1
+    RIGHT = 2
+    DECIDED = 3
 
 
 class Matcher(Protocol):
@@ -80,8 +82,8 @@ class Matcher(Protocol):
     def next_state(self, state: bytes, token: bytes) -> bytes | None:
         """Return :meth:`state` of a prefix with one more token if that follows from its ``state`` before; else None."""
 
-    def next_tokens(self, prefix: bytes, texts: TokenTexts) -> NextTokens:
-        """Return the tokens with each outcome after ``prefix``, which has no line break."""
+    def next_tokens(self, prefix: bytes, texts: TokenTexts) -> TokenKinds:
+        """Return the :class:`TokenVerdict` on each token after ``prefix``, which has no line break."""
 
 
 @dataclass(frozen=True)

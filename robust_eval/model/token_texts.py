@@ -8,10 +8,10 @@ import json
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, cached_property, lru_cache
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +20,43 @@ from robust_eval.normalization import UNSEGMENTED, unified
 
 Ids = NDArray[np.intp]
 Mask = NDArray[np.bool_]
+Kinds = NDArray[np.uint8]
 
 _REPLACEMENT = "\ufffd"
 _UNSEGMENTED = re.compile(f"[{UNSEGMENTED}]")
 _ASCII_PIECES = re.compile(r"[^\s!-/:-@[-`{-~]+|.", re.DOTALL)
 _BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+
+
+class TokenKinds(NamedTuple):
+    """Kind of each token of a vocabulary, as a number.
+
+    ``usual`` (V,), which others share, has the kinds of nearly all tokens; ``tokens`` (m,), ascending, have ``kinds``
+    (m,) instead.
+    """
+
+    usual: Kinds
+    tokens: Ids
+    kinds: Kinds
+
+    @classmethod
+    def of(cls, usual: Kinds, exceptions: Mapping[int, int]) -> "TokenKinds":
+        """Return the usual kinds of a vocabulary's tokens but for some tokens."""
+        tokens = sorted(exceptions)
+        kinds = np.fromiter(map(exceptions.__getitem__, tokens), dtype=np.uint8, count=len(tokens))
+        return cls(usual, np.array(tokens, dtype=np.intp), kinds)
+
+    def all(self) -> Kinds:
+        """Return the kinds (V,) of all tokens of the vocabulary."""
+        kinds = self.usual.copy()
+        kinds[self.tokens] = self.kinds
+        return kinds
+
+    def at(self, token: int) -> int:
+        """Return the kind of one token of the vocabulary."""
+        place = int(np.searchsorted(self.tokens, token))
+        is_exception = place < len(self.tokens) and self.tokens[place] == token
+        return int(self.kinds[place] if is_exception else self.usual[token])
 
 
 class TokenTexts:

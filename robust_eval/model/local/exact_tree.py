@@ -17,26 +17,24 @@ from torch import Tensor
 
 from robust_eval.model.base import Curve, Floats, Request, normalize_to_accuracy
 from robust_eval.model.generation import Generation
-from robust_eval.model.local.device import fetched, rows_per_batch, sent, to_device
+from robust_eval.model.local.device import fetched, rows_per_batch, sent
 from robust_eval.model.local.draw import answer_uniforms, refuse_undefined
-from robust_eval.model.local.level_outcomes import (
-    BEGUN,
-    OPEN,
-    RIGHT,
-    SD_BEGUN,
-    SD_OPEN,
-    SD_OTHER,
-    SETS,
-    WRONG,
-    Outcomes,
-    outcomes,
-)
+from robust_eval.model.local.level_outcomes import ENDS, SDS, Outcomes, outcomes
 from robust_eval.model.local.prefixes import Prefixes
 from robust_eval.model.local.sampled_tree import CLOSED, FINISH_REASONS, LENGTH, STOP
 from robust_eval.model.local.tempered import offset_logprobs, possible_masks, tempered_logprobs, tempered_masses
 from robust_eval.model.local.thinning import BLOCK, ThinnedSample, certain_and_random, systematic_shares
-from robust_eval.model.local.vocabulary import NextTokenClassifier, TokenSets, Vocabulary
-from robust_eval.model.token_texts import Ids
+from robust_eval.model.local.vocabulary import (
+    BEGUN,
+    OPEN,
+    OTHER,
+    RIGHT,
+    WRONG,
+    KindTable,
+    NextTokenClassifier,
+    Vocabulary,
+)
+from robust_eval.model.token_texts import Ids, Kinds, TokenKinds
 
 OPEN_IS_RIGHT = 0.95
 """Prior probability that an unfinished answer that is right so far stays right ("Paris" may become "Parisian"). The
@@ -93,10 +91,12 @@ class TreeLevel:
 
 class _Children(NamedTuple):
     """Children of a batch of prefixes, m of them: their flat places (m,) in (rows × tokens of the padded vocabulary),
-    the probability (m,) of keeping each, and the log-probabilities (m, T) of their last tokens.
+    the ``kinds`` (m,) of their last tokens, the probability (m,) of keeping each, and the log-probabilities (m, T) of
+    their last tokens.
     """
 
     places: Ids
+    kinds: Kinds
     probability: Floats
     logprobs: Floats
 
@@ -104,14 +104,13 @@ class _Children(NamedTuple):
 class _Ended(NamedTuple):
     """Answers that end at a batch of prefixes, m of them, each of which represents all with the same end.
 
-    The prefixes have ``depth`` tokens, and are ``rows`` (m,) of their level. ``sides`` (m,) are places in ``SETS``,
-    ``masses`` (m, T), ``tokens`` (m,) and ``steps`` (m, T) those of the last token, and ``finish`` (m,) places in
-    ``FINISH_REASONS``.
+    The prefixes have ``depth`` tokens, and are ``rows`` (m,) of their level. ``kinds`` (m,), ``masses`` (m, T),
+    ``tokens`` (m,) and ``steps`` (m, T) are those of the last token, and ``finish`` (m,) places in ``FINISH_REASONS``.
     """
 
     depth: int
     rows: Ids
-    sides: Ids
+    kinds: Ids
     masses: Floats
     tokens: Ids
     steps: Floats
@@ -203,7 +202,7 @@ class _Trees:
         for step in range(self._depth):
             level, last = self._level, step == self._depth - 1
             classes = (self._classifiers[tree].classify(level.texts[of], last) for tree, of in _runs(level.tree))
-            sets = TokenSets.of_rows([*chain.from_iterable(classes)], *SETS)
+            kinds = [*chain.from_iterable(classes)]
             children = []
             for first, end in self._batches(batch_rows):
                 occurred: list[list[int]] = []
@@ -211,8 +210,8 @@ class _Trees:
                     pairs = zip(level.tree[first:end].tolist(), level.tokens[first:end].tolist(), strict=True)
                     occurred = [[*prompts[tree], *tokens] for tree, tokens in pairs]
                 batch_logits = self._generation.penalized(logits[first:end], occurred)
-                children.append(self._children(step, first, batch_logits, sets[first:end]))
-            self._descend(sets, *map(np.concatenate, zip(*children, strict=True)))
+                children.append(self._children(step, first, batch_logits, KindTable.of(kinds[first:end], BEGUN)))
+            self._descend(_Children(*map(np.concatenate, zip(*children, strict=True))))
             if not len(self._level):
                 break
             logits = prefixes.children(self._level.parents, self._level.tokens[:, -1])
@@ -227,7 +226,7 @@ class _Trees:
             end = of_tree.stop
         yield first, end
 
-    def _children(self, step: int, first: int, logits: Tensor, sets: TokenSets) -> _Children:
+    def _children(self, step: int, first: int, logits: Tensor, table: KindTable) -> _Children:
         """Count the answers that end at a batch of prefixes, the rows from ``first``; return the kept longer prefixes.
 
         ``logits`` (n, V) follow the prefixes. After the last token there are no longer ones. The device is waited for
@@ -241,7 +240,7 @@ class _Trees:
         certain = np.flatnonzero(level.keep_probability[batch] * level.ancestor_probability[batch] == 1)
         summary, scores = outcomes(
             logits,
-            sets,
+            table,
             None if last else weight * self._temperature_weights,
             certain,
             int(RANKED * budgets.max()),
@@ -257,9 +256,9 @@ class _Trees:
         probability = np.exp(level.logprob[batch])
         self._lower[trees] += np.add.reduceat(probability * right, starts)
         self._wrong[trees] += np.add.reduceat(probability * wrong, starts)
-        rows, sides = np.nonzero(summary.ends >= 0)
-        masses = np.stack([right, wrong, OPEN_IS_RIGHT * open_], axis=1)[rows, sides] * weight[rows]
-        ends = summary.ends[rows, sides]
+        rows, columns = np.nonzero(summary.ends >= 0)
+        masses = np.stack([right, wrong, OPEN_IS_RIGHT * open_], axis=1)[rows, columns] * weight[rows]
+        ends, end_kinds = summary.ends[rows, columns], np.array(ENDS)[columns]
 
         likeliest, likeliest_scores, limits = self._likeliest(
             summary, weight, np.repeat(np.arange(len(trees)), counts), budgets
@@ -290,10 +289,11 @@ class _Trees:
             np.divide(rest[1] * draws[:, None], rest[2][:, None], out=random, where=drawn)
         keep_probability = np.concatenate([np.ones(len(kept)), np.minimum(random, 1).ravel()])
         ended = len(rows)
-        finish = self._finish(first + rows, sides, ends, last)
-        self._ended.append(_Ended(step, first + rows, sides, masses, ends, logprobs[:ended], finish))
+        finish = self._finish(first + rows, end_kinds, ends, last)
+        self._ended.append(_Ended(step, first + rows, end_kinds, masses, ends, logprobs[:ended], finish))
         sample = ThinnedSample.of(place[ended:].astype(np.intp), keep_probability)
-        return _Children(sample.index + first * size, sample.probability, logprobs[ended:][sample.place])
+        kinds = table.at(*np.divmod(sample.index, size))
+        return _Children(sample.index + first * size, kinds, sample.probability, logprobs[ended:][sample.place])
 
     def _likeliest(self, summary: Outcomes, weight: Floats, owner: Ids, budgets: Ids) -> tuple[Ids, Floats, Ids]:
         """Return the flat places of the likeliest longer prefixes of each tree, by their mean probability at the
@@ -318,21 +318,21 @@ class _Trees:
         order, limits = np.concatenate(ranked), np.cumsum([0, *map(len, ranked)])
         return row[order] * self._size + summary.tokens.ravel()[order], summary.scores.ravel()[order], limits
 
-    def _finish(self, rows: Ids, sides: Ids, tokens: Ids, last: bool) -> Ids:
+    def _finish(self, rows: Ids, kinds: Ids, tokens: Ids, last: bool) -> Ids:
         """Return the finish (m,) of answers that end with ``tokens`` (m,) after ``rows`` (m,) of the level."""
         if last:
             return np.full(len(rows), LENGTH)
-        finish = np.where(sides == WRONG, STOP, CLOSED)
-        for place in np.flatnonzero(sides == RIGHT):
+        finish = np.where(kinds == WRONG, STOP, CLOSED)
+        for place in np.flatnonzero(kinds == RIGHT):
             if _holds(self._vocabulary.ending(self._level.texts[rows[place]]), tokens[place]):
                 finish[place] = STOP
         return finish
 
-    def _descend(self, sets: TokenSets, places: Ids, probability: Floats, steps: Floats) -> None:
-        """Make the kept longer prefixes the current level; see :class:`_Children`."""
+    def _descend(self, children: _Children) -> None:
+        """Make the kept longer prefixes the current level."""
+        places, kinds, probability, steps = children
         rows, tokens = np.divmod(places, self._size)
         before = self._level
-        open_, begun = (sets.contain(side, rows, tokens) for side in (OPEN, BEGUN))
         weight = before.weight[rows] * np.exp(steps) / probability[:, None]
         shorter, ids = [*map(before.texts.__getitem__, rows.tolist())], tokens.tolist()
         tree = before.tree[rows]
@@ -345,8 +345,9 @@ class _Trees:
             steps=steps,
             logprob=before.logprob[rows] + steps,
             weight=weight,
-            value=np.where(open_[:, None], -OPEN_IS_RIGHT * weight, 0.0),  # its parent has counted it as right so often
-            prior_sd=np.where(open_, SD_OPEN, np.where(begun, SD_BEGUN, SD_OTHER)),
+            # the parent of an open one has counted it as right so often
+            value=np.where((kinds == OPEN)[:, None], -OPEN_IS_RIGHT * weight, 0.0),
+            prior_sd=SDS[kinds],
             keep_probability=probability,
             ancestor_probability=before.ancestor_probability[rows] * before.keep_probability[rows],
         )
@@ -363,7 +364,7 @@ class _Trees:
         roots = self._levels[0].value
 
         trees = np.concatenate([self._levels[ended.depth].tree[ended.rows] for ended in self._ended])
-        right = np.concatenate([ended.sides != WRONG for ended in self._ended])
+        right = np.concatenate([ended.kinds != WRONG for ended in self._ended])
         masses = np.concatenate([ended.masses for ended in self._ended])
         order = np.lexsort((~right, trees))  # right answers of each tree first
         trees, right = trees[order], right[order]
@@ -471,15 +472,18 @@ def enumerate_choices(
     assert requests[0].enumeration is not None
     temperatures = requests[0].enumeration.temperatures
     sets = [request.enumeration.choices.tokens(vocabulary.texts) for request in requests]  # type: ignore[union-attr]
-    max_choices = max(map(len, sets))
-    padded = [choices + [np.empty(0, dtype=np.intp)] * (max_choices - len(choices)) for choices in sets]
+    none = np.zeros(len(vocabulary.ends), dtype=np.uint8)
+    kinds = [
+        TokenKinds.of(none, {token: 1 + choice for choice, ids in enumerate(choices) for token in ids.tolist()})
+        for choices in sets
+    ]
     logits = generation.penalized(prefixes.roots(prompts)[:], [list(prompt) for prompt in prompts])
-    log_total, all_shares = tempered_masses(logits, temperatures, TokenSets.of(padded), generation).arrays()
+    table = KindTable.of(kinds, max(map(len, sets)))
+    log_total, all_shares, likeliest = tempered_masses(logits, temperatures, table, generation, OTHER).arrays()
     refuse_undefined(log_total)
     trees = []
     for row, (request, choices) in enumerate(zip(requests, sets, strict=True)):
         columns = _columns(request)
-        other_tokens = np.setdiff1d(np.arange(len(vocabulary.ends)), np.concatenate(choices))
         shares = all_shares[row, : len(choices)]
         correct = request.enumeration.choices.correct  # type: ignore[union-attr]
         accuracy = shares[correct] if correct is not None else np.full(len(temperatures), np.nan)
@@ -487,8 +491,7 @@ def enumerate_choices(
         curve = Curve(np.array(temperatures), accuracy, exact, accuracy, accuracy)
         weights = np.concatenate([shares, np.maximum(1 - shares.sum(axis=0, keepdims=True), 0)])[:, columns[1:]]
         trials = np.flatnonzero(weights.any(axis=1))
-        ids = [[*choices, other_tokens][trial] for trial in trials.tolist()]
-        tokens = np.array([each[int(logits[row, to_device(each, logits.device)].argmax())] for each in ids])
+        tokens = likeliest[row, np.append(np.arange(len(choices)) + 1, OTHER)[trials]]
         rows = np.full(len(tokens), row)
         logprobs = tempered_logprobs(logits, rows, tokens, log_total, temperatures, generation)[:, columns, None]
         answers: list[tuple[int, ...]] = [(token,) for token in tokens.tolist()]

@@ -130,17 +130,13 @@ class _PrefixTracker:
     def ended(self, prefixes: Ids, tokens: Ids) -> NDArray[np.int8]:
         """Return the finish (m,) of answers with these tokens after these prefixes; LENGTH for unfinished ones."""
         ended = np.where(self._vocabulary.ends[tokens], STOP, LENGTH).astype(np.int8)
-        decided: dict[int, Ids] = {}
         for place, (prefix, token) in enumerate(self._pairs(prefixes, tokens)):
             before, classifier = self._texts[prefix], self._classifiers[self._question[prefix]]
             text = before + self._vocabulary.texts.raw[token]
             if any(stop in text for stop in self._vocabulary.stop):
                 ended[place] = STOP
-            elif classifier is not None:
-                if prefix not in decided:
-                    decided[prefix] = classifier.classify([before], last=True)[0].decided
-                if token in decided[prefix]:
-                    ended[place] = CLOSED
+            elif classifier is not None and classifier.decides(before, token):
+                ended[place] = CLOSED
         return ended
 
     def descend(self, parents: Ids, tokens: Ids) -> None:

@@ -19,8 +19,8 @@ from robust_eval.model.base import Floats
 from robust_eval.model.generation import Generation
 from robust_eval.model.local.device import fetched, to_device
 from robust_eval.model.local.draw import EPSILON
-from robust_eval.model.local.vocabulary import TokenSets
-from robust_eval.model.local.vocabulary_sums import TorchSums, TritonSums, cuda_sums, row_sums, set_sums
+from robust_eval.model.local.vocabulary import RIGHT, KindTable, TokenSets
+from robust_eval.model.local.vocabulary_sums import KindSets, TorchSums, TritonSums, cuda_sums, row_sums, set_sums
 from robust_eval.model.token_texts import Ids
 
 FRACTION = 7
@@ -68,12 +68,16 @@ def _powers(temperatures: tuple[float, ...]) -> _Powers:
     return _Powers(t.float(), of_sums, (power**2).T.contiguous())
 
 
-class LogitHistogram:
-    """Histogram of logits in bins, for sums at all temperatures on the CPU; one buffer serves all blocks of rows."""
+class LogitHistogram(KindSets):
+    """Histogram of logits in bins, for sums at all temperatures on the CPU; one buffer serves blocks of ``rows``."""
 
-    def __init__(self, temperatures: Sequence[float], rows: int, size: int) -> None:
+    def __init__(self, temperatures: Sequence[float], table: KindTable, rows: int) -> None:
+        super().__init__(table)
+        is_few = self._sets.sizes < HISTOGRAM_MIN_TOKENS
+        few = self._sets.tokens[np.repeat(is_few.ravel(), self._sets.sizes.ravel())]
+        self._few = TokenSets(self._sets.sizes * is_few, few, table.states)
         self._powers = _powers(tuple(temperatures))
-        shape = (rows, size)
+        shape = (rows, table.usual.shape[1])
         self._distance = torch.empty(shape)
         self._bits = torch.empty(shape, dtype=torch.int32)
         self._bin = torch.empty(shape, dtype=torch.int64)
@@ -86,7 +90,7 @@ class LogitHistogram:
         The sums of the bins are exact, and so independent of the order: a float64 has enough bits for the sum of the
         float32 numbers of one bin.
         """
-        m = len(x)
+        self._x, m = x, len(x)
         distance, bits, bins, moment = (part[:m] for part in (self._distance, self._bits, self._bin, self._moment))
         torch.neg(x, out=distance).add_(2.0**NEAREST).clamp_(max=_FURTHEST_CENTRE)
         torch.bitwise_right_shift(distance.view(torch.int32), _SHIFT, out=bits)
@@ -97,10 +101,12 @@ class LogitHistogram:
         self._count(bins, moment, self._sums.zero_()[:, :m])
         return (torch.cat(tuple(self._sums), dim=1) @ self._powers.of_sums)[:m]
 
-    def of_sets(self, x: Tensor, sets: TokenSets) -> Tensor:
-        """Return (n, k, T) Σ exp(x / t) in float64 over k sets of tokens of each row of the last counted block."""
-        few = sets.only(np.repeat(sets.sizes.ravel() < HISTOGRAM_MIN_TOKENS, sets.sizes.ravel()))
-        sums = set_sums(few, lambda *at: (x[at][:, None] / self._powers.temperatures).exp_(), x.device, in_chunks=False)
+    def of_kinds(self, part: slice) -> Tensor:
+        """Return (m, k, T) Σ exp(x / t) in float64 over the tokens of each kind above 0, after the ``part`` of the
+        prefixes that was counted last.
+        """
+        x, temperatures, sets = self._x, self._powers.temperatures, self._sets[part]
+        sums = set_sums(self._few[part], lambda *at: (x[at][:, None] / temperatures).exp_(), x.device, in_chunks=False)
         starts, counts = sets.starts, sets.counts
         for row, column in np.argwhere(counts >= HISTOGRAM_MIN_TOKENS).tolist():
             tokens = sets.tokens[starts[row, column] :][: counts[row, column]]
@@ -121,12 +127,14 @@ class LogitHistogram:
         first.scatter_add_(-1, bins, moment)
         second.scatter_add_(-1, bins, moment.square_())
 
-    def importance(self, weights: Tensor, out: Tensor) -> None:
-        """Write to ``out`` (m, V), by bins, the root of Σ (w · exp(x / t))² over temperatures, ``weights`` (m, T), of
-        the block that was counted last. Tokens of one bin are taken to be alike.
+    def importance(self, weights: Tensor, out: Tensor, part: slice, factors: Floats) -> None:
+        """Write to ``out`` (m, V), by bins, the root of Σ (w · exp(x / t))² over temperatures, ``weights`` (m, T),
+        times the factor of each token's kind, after the ``part`` that was counted last. Tokens of one bin are taken to
+        be alike.
         """
         table = (weights.square() @ self._powers.squared).sqrt_().to(out.dtype)
         torch.gather(table, 1, self._bin[: len(out)], out=out)
+        self.scale(out, part, factors)
 
 
 ROWS_PER_BATCH = {False: 8, True: 256}
@@ -139,28 +147,43 @@ class Masses:
     """Tempered probability masses of n prefixes at T temperatures, on the logits' device.
 
     ``log_total`` (n, T) is log Σ exp(x / t) over the vocabulary, x the logits less ``highest`` (n,), the row's largest;
-    ``shares`` (n, sets, T) is the probability of each set of tokens.
+    ``shares`` (n, k, T) is the probability of the tokens of each kind above 0, and ``likeliest`` (n, …) the likeliest
+    token of each kind that was asked for, −1 if none is possible.
     """
 
     log_total: Tensor
     shares: Tensor
     highest: Tensor
+    likeliest: Tensor
 
-    def arrays(self) -> tuple[Floats, Floats]:
-        """Return ``log_total`` and ``shares`` as arrays."""
-        log_total, shares = fetched(self.log_total, self.shares)
-        return log_total, shares
+    def arrays(self) -> tuple[Floats, Floats, Ids]:
+        """Return ``log_total``, ``shares`` and ``likeliest`` as arrays."""
+        log_total, shares, likeliest = fetched(self.log_total, self.shares, self.likeliest)
+        return log_total, shares, likeliest.astype(np.intp)
+
+
+class Weighted(NamedTuple):
+    """Weights of n prefixes at T temperatures, and the importance of the tokens after them.
+
+    The ``importance`` (n, V), which is overwritten, is the root of the sum, over temperatures, of the squared product
+    of a token's probability and the ``weight`` (n, T) of its prefix, in float64, times the factor of its kind in
+    ``factors`` (1 + k,). On the CPU, tokens of a kind with nearly equal logits have the same.
+    """
+
+    weight: Tensor
+    importance: Tensor
+    factors: Floats
 
 
 def tempered_masses(
     logits: Tensor,
     temperatures: Sequence[float],
-    sets: TokenSets,
+    table: KindTable,
     generation: Generation,
-    weight: Tensor | None = None,
-    importance: Tensor | None = None,
+    first: int = RIGHT,
+    weighted: Weighted | None = None,
 ) -> Masses:
-    """Return tempered probabilities of sets of next tokens, and write the importance of each token.
+    """Return tempered probabilities of the next tokens of each kind, and write the importance of each token.
 
     Parameters
     ----------
@@ -168,40 +191,38 @@ def tempered_masses(
         (n, V).
     temperatures
         (T,), above 0.
-    sets
-        The same number of sets of token ids for each of the n rows.
+    table
+        Kinds of the tokens after the n prefixes.
     generation
         Truncation at each temperature.
-    weight
-        (n, T) in float64, weights of the rows at each temperature.
-    importance
-        (n, V), overwritten if there are weights: the root of the sum, over temperatures, of the squared product of a
-        token's probability and the weight of its row; on the CPU, tokens with nearly equal logits have the same.
+    first
+        The likeliest token is found for each kind from this one on.
+    weighted
+        Weights of the prefixes, and where the importance of each token is written.
     """
     at = [max(temperature, EPSILON) for temperature in temperatures]
     highest = logits.amax(dim=-1)
-    if not len(logits):
-        return Masses(logits.new_empty((0, len(at))), logits.new_empty((0, 0, len(at))), highest)
     rows = min(ROWS_PER_BATCH[logits.is_cuda], len(logits))
     powers: LogitHistogram | TorchSums | TritonSums | _TruncatedPowers
     if generation.truncates:
-        powers = _TruncatedPowers(at, generation)
+        powers = _TruncatedPowers(at, table, generation)
     elif logits.is_cuda:
-        powers = cuda_sums(at, logits.shape[1], logits.device)
+        powers = cuda_sums(at, table, logits.device)
         rows = len(logits) if isinstance(powers, TritonSums) else rows
     else:
-        powers = LogitHistogram(at, rows, logits.shape[1])
+        powers = LogitHistogram(at, table, rows)
     totals: list[Tensor] = []
     sums: list[Tensor] = []
     for start in range(0, len(logits), rows):
         part = slice(start, start + rows)
         x = logits[part].float() - highest[part, None]
         totals.append(powers.totals(x))
-        sums.append(powers.of_sets(x, sets[part]))
-        if weight is not None and importance is not None:
-            powers.importance(weight[part] / totals[-1], importance[part])
+        sums.append(powers.of_kinds(part))
+        if weighted is not None:
+            weights = weighted.weight[part] / totals[-1]
+            powers.importance(weights, weighted.importance[part], part, weighted.factors)
     total = _joined(totals)
-    return Masses(total.log(), _joined(sums) / total[:, None], highest)
+    return Masses(total.log(), _joined(sums) / total[:, None], highest, powers.likeliest(logits, first))
 
 
 def _joined(parts: Sequence[Tensor]) -> Tensor:
@@ -209,10 +230,11 @@ def _joined(parts: Sequence[Tensor]) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat([*parts])
 
 
-class _TruncatedPowers:
+class _TruncatedPowers(KindSets):
     """Tempered powers exp(x / t) of a block of logits at each temperature, 0 for tokens that the truncation cuts."""
 
-    def __init__(self, temperatures: Sequence[float], generation: Generation) -> None:
+    def __init__(self, temperatures: Sequence[float], table: KindTable, generation: Generation) -> None:
+        super().__init__(table)
         self._temperatures, self._generation = temperatures, generation
         self._powers: list[Tensor] = []
 
@@ -221,18 +243,25 @@ class _TruncatedPowers:
         self._powers = [self._generation.truncated(x / t).exp_() for t in self._temperatures]
         return torch.stack([row_sums(power) for power in self._powers], dim=-1)
 
-    def of_sets(self, x: Tensor, sets: TokenSets) -> Tensor:
-        """Return (n, k, T) the sums of the powers in float64 over k sets of tokens of each row of the same block x."""
-        powers = self._powers
-        return set_sums(sets, lambda *at: torch.stack([power[at] for power in powers], dim=-1), x.device, x.is_cuda)
+    def of_kinds(self, part: slice) -> Tensor:
+        """Return (m, k, T) the sums of the powers in float64 over the tokens of each kind, of the same ``part``."""
+        powers, device = self._powers, self._powers[0].device
 
-    def importance(self, weights: Tensor, out: Tensor) -> None:
-        """Write to ``out`` (m, V) the root of Σ (w · power)² over temperatures, with the ``weights`` w (m, T)."""
+        def values(*at: Tensor) -> Tensor:
+            return torch.stack([power[at] for power in powers], dim=-1)
+
+        return set_sums(self._sets[part], values, device, in_chunks=device.type == "cuda")
+
+    def importance(self, weights: Tensor, out: Tensor, part: slice, factors: Floats) -> None:
+        """Write to ``out`` (m, V) the root of Σ (w · power)² over temperatures, with the ``weights`` w (m, T), times
+        the factor of each token's kind.
+        """
         squares = [
             (power * weight.to(power.dtype)[:, None]).square_()
             for power, weight in zip(self._powers, weights.T, strict=True)
         ]
         out.copy_(torch.stack(squares).sum(dim=0).sqrt_())
+        self.scale(out, part, factors)
 
 
 def tempered_logprobs(

@@ -3,13 +3,12 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from robust_eval.model.base import Matcher, NextTokens
-from robust_eval.model.token_texts import Ids, Mask, TokenTexts, token_texts
+from robust_eval.model.base import Matcher, TokenVerdict
+from robust_eval.model.token_texts import Ids, Kinds, Mask, TokenKinds, TokenTexts, token_texts
 
 
 @dataclass(frozen=True)
@@ -50,6 +49,30 @@ class Vocabulary:
         ids = self._first_line_ends[bool(text.strip())] if self.first_line else self.end_ids
         return np.union1d(ids, self.stopping(text)) if self.stop else ids
 
+    def are_ends(self, blank: bool) -> Mask:
+        """Return the mask (V,) of the tokens that end an answer, ``blank`` so far or not, without a stop string."""
+        return self._end_masks[not blank] if self.first_line else self.ends
+
+    @cached_property
+    def _end_masks(self) -> tuple[Mask, Mask]:
+        masks = np.zeros((2, len(self.ends)), dtype=bool)
+        for mask, ids in zip(masks, self._first_line_ends, strict=True):
+            mask[ids] = True
+        return masks[0], masks[1]
+
+    def usual_kinds(self, verdicts: Kinds, blank: bool, last: bool) -> Kinds:
+        """Return the kinds (V,) of tokens with usual ``verdicts`` (V,) after an answer that is ``blank`` or not."""
+        key = id(verdicts), blank and self.first_line, last
+        if key not in self._usual_kinds:
+            kinds = _LAST_KINDS[verdicts] if last else _KINDS[verdicts, self.are_ends(blank).view(np.uint8)]
+            self._usual_kinds[key] = verdicts, kinds
+        return self._usual_kinds[key][1]
+
+    @cached_property
+    def _usual_kinds(self) -> dict[tuple[int, bool, bool], tuple[Kinds, Kinds]]:
+        """Usual verdicts and kinds, by identity of the former, which the table keeps alive."""
+        return {}
+
     def stopping(self, text: bytes) -> Ids:
         """Return the tokens of the vocabulary that complete a stop string after ``text``."""
         ids = set(self._with_stop)
@@ -83,20 +106,15 @@ class Vocabulary:
         return text.split(b"\n", 1)[0].strip()
 
 
-class NextTokenSets(NamedTuple):
-    """Sets of next tokens after a prefix of answers; after any other token the answer is unfinished, and not right.
-
-    ``right`` end the answer and it is right, or decide it: no continuation can make it wrong (these are ``decided``).
-    ``wrong`` end it and it is not right. After ``open`` ones it is right if it ends, but a continuation may be wrong.
-    ``begun`` are those after which a right answer has begun. At the last token of an answer all tokens that are not
-    right are wrong, and ``wrong``, ``open`` and ``begun`` are empty.
-    """
-
-    right: Ids
-    wrong: Ids
-    open: Ids
-    begun: Ids
-    decided: Ids
+OTHER, RIGHT, WRONG, OPEN, BEGUN = range(5)
+"""Kinds of a next token. ``RIGHT`` ones end the answer and it is right, or no continuation can make it wrong. ``WRONG``
+ones end it and it is not right. After ``OPEN`` ones it is right if it ends, but a continuation may be wrong. After
+``BEGUN`` ones a right answer has begun; after ``OTHER`` ones it is unfinished, and not right. Last tokens of an answer
+that do not make it right are ``OTHER``."""
+_KINDS = np.array([[OTHER, WRONG], [BEGUN, WRONG], [OPEN, RIGHT], [RIGHT, RIGHT]], dtype=np.uint8)
+"""Kind of a token with each :class:`TokenVerdict`, if it does not end an answer, and if it does."""
+_LAST_KINDS = np.array([OTHER, OTHER, RIGHT, RIGHT], dtype=np.uint8)
+"""Kind of the last token of an answer with each verdict."""
 
 
 @dataclass(frozen=True)
@@ -111,48 +129,9 @@ class TokenSets:
     tokens: Ids
     states: Ids
 
-    @classmethod
-    def of(cls, rows: Sequence[Sequence[Ids]]) -> "TokenSets":
-        """Return the same number of sets of token ids for each row as arrays; each row has a state of its own."""
-        sizes = np.array([[len(ids) for ids in sets] for sets in rows], dtype=np.intp)
-        tokens = np.concatenate([np.empty(0, dtype=np.intp), *chain.from_iterable(rows)])
-        return cls(sizes.reshape(len(rows), -1 if sizes.size else 0), tokens, np.arange(len(rows)))
-
-    @classmethod
-    def of_rows(cls, rows: Sequence[NextTokenSets], *names: str) -> "TokenSets":
-        """Return the named sets of each row; rows with the same object have one state."""
-        identities = [*map(id, rows)]
-        states = dict(zip(identities, rows, strict=True))
-        place = dict(zip(states, range(len(states)), strict=True))
-        sets = cls.of([[getattr(state, name) for name in names] for state in states.values()])
-        return replace(sets, states=np.fromiter(map(place.__getitem__, identities), dtype=np.intp, count=len(rows)))
-
-    def __getitem__(self, rows: slice | Ids) -> "TokenSets":
-        """Return the sets of some rows, without the states of others."""
-        states = self.states[rows]
-        kept = np.zeros(len(self.sizes), dtype=bool)
-        kept[states] = True
-        tokens = self.tokens[np.repeat(kept, self.sizes.sum(axis=1))]
-        return TokenSets(self.sizes[kept], tokens, kept.cumsum()[states] - 1)
-
-    def first(self, count: int) -> "TokenSets":
-        """Return the first ``count`` sets of each row."""
-        return replace(self, sizes=self.sizes[:, :count], tokens=self.tokens[self.columns < count])
-
-    def only(self, kept: Mask) -> "TokenSets":
-        """Return the sets without the ``tokens`` (m,) for which a mask (m,) is False."""
-        places = np.repeat(np.arange(self.sizes.size), self.sizes.ravel())[kept]
-        sizes = np.bincount(places, minlength=self.sizes.size).reshape(self.sizes.shape)
-        return replace(self, sizes=sizes, tokens=self.tokens[kept])
-
-    def contain(self, column: int, rows: Ids, tokens: Ids) -> Mask:
-        """Return (m,) whether the sets of ``rows`` (m,) in one column, of ascending ids, contain ``tokens`` (m,)."""
-        held = self.tokens[self.columns == column]
-        size = 1 + max(tokens.max(initial=0), held.max(initial=0))
-        states = np.append(np.repeat(np.arange(len(self.sizes)), self.sizes[:, column]), len(self.sizes))
-        held = states * size + np.append(held, 0)
-        sought = self.states[rows] * size + tokens
-        return np.asarray(held[np.searchsorted(held, sought)] == sought)
+    def __getitem__(self, rows: slice) -> "TokenSets":
+        """Return the sets of some rows."""
+        return replace(self, states=self.states[rows])
 
     def expanded(self) -> tuple[Ids, Ids, Ids]:
         """Return the row (m,) and column (m,) of each token of all rows' sets, and its id (m,)."""
@@ -160,11 +139,6 @@ class TokenSets:
         shifts = self.starts.ravel() - (counts.cumsum() - counts)
         rows, columns = np.divmod(np.repeat(np.arange(len(counts)), counts), self.sizes.shape[1])
         return rows, columns, self.tokens[np.arange(counts.sum()) + np.repeat(shifts, counts)]
-
-    @property
-    def columns(self) -> Ids:
-        """Column (m,) of each of the ``tokens`` (m,), which are those of states, not of rows."""
-        return np.repeat(np.tile(np.arange(self.sizes.shape[1]), len(self.sizes)), self.sizes.ravel())
 
     @property
     def counts(self) -> Ids:
@@ -177,19 +151,82 @@ class TokenSets:
         return (self.sizes.cumsum() - self.sizes.ravel()).reshape(self.sizes.shape)[self.states]
 
 
+@dataclass(frozen=True)
+class KindTable:
+    """Kinds of the tokens of a vocabulary after each of n prefixes, 0 to ``count``.
+
+    Prefixes with the same kinds share one of s states. Of the kinds ``usual`` (u, V), each state has the row ``rows``
+    (s,), but for exceptions: m ``tokens`` (m,) of ``kinds`` (m,) after the states ``owners`` (m,), ascending.
+    ``states`` (n,) are those of the prefixes.
+    """
+
+    usual: Kinds
+    rows: Ids
+    owners: Ids
+    tokens: Ids
+    kinds: Kinds
+    states: Ids
+    count: int
+
+    @classmethod
+    def of(cls, prefixes: Sequence[TokenKinds], count: int) -> "KindTable":
+        """Return the kinds of the next tokens after each prefix; those with the same object have one state."""
+        identities = [*map(id, prefixes)]
+        states = dict(zip(identities, prefixes, strict=True))
+        usual = {id(state.usual): state.usual for state in states.values()}
+        row = dict(zip(usual, range(len(usual)), strict=True))
+        place = dict(zip(states, range(len(states)), strict=True))
+        return cls(
+            usual=np.stack([*usual.values()]),
+            rows=np.array([row[id(state.usual)] for state in states.values()]),
+            owners=np.repeat(np.arange(len(states)), [len(state.tokens) for state in states.values()]),
+            tokens=np.concatenate([state.tokens for state in states.values()]),
+            kinds=np.concatenate([state.kinds for state in states.values()]),
+            states=np.fromiter(map(place.__getitem__, identities), dtype=np.intp, count=len(prefixes)),
+            count=count,
+        )
+
+    @property
+    def places(self) -> Ids:
+        """Places (m,) of the exceptions in the kinds (s, V) of all states."""
+        return np.asarray(self.owners * self.usual.shape[1] + self.tokens)
+
+    def at(self, prefixes: Ids, tokens: Ids) -> Kinds:
+        """Return the kinds (k,) of ``tokens`` (k,) after ``prefixes`` (k,)."""
+        states, exceptions = self.states[prefixes], self.places
+        sought = states * self.usual.shape[1] + tokens
+        place = np.searchsorted(exceptions, sought)
+        is_exception = np.append(exceptions, -1)[place] == sought
+        return np.where(is_exception, np.append(self.kinds, 0)[place], self.usual[self.rows[states], tokens])
+
+    @cached_property
+    def sets(self) -> TokenSets:
+        """Tokens of each kind above 0."""
+        kinds = self.usual[self.rows]
+        kinds.flat[self.places] = self.kinds
+        state, token = np.nonzero(kinds)
+        column = state * self.count + kinds[state, token] - 1
+        sizes = np.bincount(column, minlength=len(kinds) * self.count).reshape(len(kinds), self.count)
+        return TokenSets(sizes, token[np.argsort(column, kind="stable")], self.states)
+
+
 class NextTokenClassifier:
     """Classifier of the next tokens of the answers to one question; its results are cached by state of the matcher."""
 
     def __init__(self, matcher: Matcher, vocabulary: Vocabulary) -> None:
         self._matcher = matcher
         self._vocabulary = vocabulary
-        self._outcomes: dict[bytes, NextTokens] = {}
-        self._sets: dict[tuple[bytes, bool, bool], NextTokenSets] = {}
+        self._verdicts: dict[bytes, TokenKinds] = {}
+        self._kinds: dict[tuple[bytes, bool, bool], TokenKinds] = {}
         self._states: dict[bytes, bytes] = {}
 
-    def classify(self, texts: Sequence[bytes], last: bool) -> list[NextTokenSets]:
-        """Classify the next tokens after each of some texts; ``last``: only one token follows."""
+    def classify(self, texts: Sequence[bytes], last: bool) -> list[TokenKinds]:
+        """Return the kinds of the next tokens after each of some texts; ``last``: only one token follows."""
         return [self._classify(text, last) for text in texts]
+
+    def decides(self, text: bytes, token: int) -> bool:
+        """Return True if no continuation makes an answer wrong after a text and one more token."""
+        return self._of_state(self._state(text)).at(token) == TokenVerdict.DECIDED
 
     def extended(self, texts: Sequence[bytes], tokens: Iterable[int]) -> list[bytes]:
         """Return each text with one more token, and cache its state if that follows from the shorter text's state."""
@@ -211,12 +248,12 @@ class NextTokenClassifier:
         if derived is not None:
             self._states[whole] = derived
 
-    def _classify(self, text: bytes, last: bool) -> NextTokenSets:
+    def _classify(self, text: bytes, last: bool) -> TokenKinds:
         state = self._state(text)
         key = (text if self._vocabulary.stop else state, not text.strip(), last)
-        if key not in self._sets:
-            self._sets[key] = self._classified(text, state, last)
-        return self._sets[key]
+        if key not in self._kinds:
+            self._kinds[key] = self._classified(text, state, last)
+        return self._kinds[key]
 
     def _state(self, text: bytes) -> bytes:
         if text not in self._states:
@@ -224,30 +261,26 @@ class NextTokenClassifier:
             self._states[text] = answer if self._vocabulary.stop else self._matcher.state(answer)
         return self._states[text]
 
-    def _classified(self, text: bytes, state: bytes, last: bool) -> NextTokenSets:
-        matcher, vocabulary = self._matcher, self._vocabulary
-        if state not in self._outcomes:
-            self._outcomes[state] = matcher.next_tokens(state, vocabulary.texts)
-        right, decided, begun = self._outcomes[state]
+    def _of_state(self, state: bytes) -> TokenKinds:
+        """Return the matcher's verdicts on the next tokens after the prefixes of a state."""
+        if state not in self._verdicts:
+            self._verdicts[state] = self._matcher.next_tokens(state, self._vocabulary.texts)
+        return self._verdicts[state]
+
+    def _classified(self, text: bytes, state: bytes, last: bool) -> TokenKinds:
+        vocabulary, (usual, tokens, verdicts) = self._vocabulary, self._of_state(state)
+        is_blank = not text.strip()
+        is_end = vocabulary.are_ends(is_blank)[tokens]
         if vocabulary.stop:
             stopping = vocabulary.stopping(text)
             wholes = (vocabulary.answer(text + vocabulary.texts.raw[token]) for token in stopping)
-            is_right = [matcher.right(whole.decode("utf-8", "replace")) for whole in wholes]
-            right = np.union1d(np.setdiff1d(right, stopping), stopping[np.array(is_right, dtype=bool)])
-            decided = np.setdiff1d(decided, stopping)
-        none = np.empty(0, dtype=np.intp)
-        if last:
-            return NextTokenSets(right, none, none, none, decided)
-        ends = vocabulary.ending(text)
-        final, rightly = np.zeros((2, len(vocabulary.ends)), dtype=bool)
-        final[decided], final[ends], rightly[right] = True, True, True
-        return NextTokenSets(
-            right=right[final[right]],
-            wrong=ends[~rightly[ends]],
-            open=right[~final[right]],
-            begun=begun[~final[begun] & ~rightly[begun]],
-            decided=decided,
-        )
+            is_right = [self._matcher.right(whole.decode("utf-8", "replace")) for whole in wholes]
+            stopped = np.where(np.array(is_right, dtype=bool), TokenVerdict.RIGHT, TokenVerdict.WRONG).astype(np.uint8)
+            tokens, first = np.unique(np.concatenate([stopping, tokens]), return_index=True)
+            verdicts = np.concatenate([stopped, verdicts])[first]
+            is_end = np.concatenate([np.ones(len(stopping), dtype=bool), is_end])[first]
+        kinds = _LAST_KINDS[verdicts] if last else _KINDS[verdicts, is_end.view(np.uint8)]
+        return TokenKinds(vocabulary.usual_kinds(usual, is_blank, last), tokens, kinds)
 
 
 class AnswerTexts:

@@ -1,7 +1,7 @@
 """Sums of exp(x / t) over the vocabulary in an order that depends on nothing but the number of terms, for CUDA.
 
-So a row has the same sums alone and in any batch. Triton's kernels read the logits x once for all temperatures t. Where
-they cannot be used, torch's operations compute the same sums.
+So a row has the same sums alone and in any batch. Triton's kernels read the logits x once for all temperatures t, and
+once for the tokens of each kind. Where they cannot be used, torch's operations compute the same sums.
 """
 
 import logging
@@ -15,9 +15,10 @@ import torch
 from torch import Tensor
 
 from robust_eval.error import first_line
+from robust_eval.model.base import Floats
 from robust_eval.model.local.device import is_out_of_memory, sent, to_device
-from robust_eval.model.local.vocabulary import TokenSets
-from robust_eval.model.token_texts import Ids
+from robust_eval.model.local.vocabulary import OTHER, KindTable, TokenSets
+from robust_eval.model.token_texts import Ids, TokenKinds
 
 try:
     import triton
@@ -31,8 +32,8 @@ CHUNK = 64
 """Number of terms of a set that torch's operations add up at once."""
 TILE = 8192
 """Number of powers, tokens × temperatures, that a program of a kernel holds at once."""
-TOLERANCES = 1e-6, 1e-6, 1e-5
-"""Maximum relative errors of a kernel's totals, sums over sets, and importance."""
+TOLERANCES = 1e-6, 1e-6, 1e-5, 0.0
+"""Maximum relative errors of a kernel's totals, sums over kinds, importance, and likeliest tokens."""
 
 
 def row_sums(values: Tensor) -> Tensor:
@@ -89,10 +90,41 @@ def halved(terms: Tensor) -> Tensor:
     return terms[:, 0].clone()  # which does not hold the memory of the terms
 
 
-class TorchSums:
-    """Sums over the vocabulary for a block of rows by torch's operations, in float64."""
+class KindSets:
+    """Operations on the tokens of each kind after n prefixes, by torch."""
 
-    def __init__(self, temperatures: Sequence[float]) -> None:
+    def __init__(self, table: KindTable) -> None:
+        self._sets = table.sets
+
+    def likeliest(self, logits: Tensor, first: int) -> Tensor:
+        """Return the likeliest tokens (n, …) of each kind from ``first`` on, after prefixes with logits (n, V): the
+        lowest of equals, −1 if none of a kind is possible.
+        """
+        rows, columns, ids = sent(logits.device, *self._sets.expanded())
+        sizes, size = (len(logits), self._sets.sizes.shape[1]), logits.shape[1]
+        place, values = rows * sizes[1] + columns, logits[rows, ids]
+        highest = values.new_full(sizes, -torch.inf).view(-1).scatter_reduce_(0, place, values, "amax")
+        candidates = ids.masked_fill((values < highest[place]) | (values == -torch.inf), size)
+        likeliest = ids.new_full(sizes, size).view(-1).scatter_reduce_(0, place, candidates, "amin").view(sizes)
+        likeliest.masked_fill_(likeliest == size, -1)
+        if first > OTHER:
+            return likeliest[:, first - 1 :]
+        largest, other = logits.index_put((rows, ids), logits.new_full((), -torch.inf)).max(dim=1, keepdim=True)
+        return torch.cat([other.masked_fill_(largest == -torch.inf, -1), likeliest], dim=1)
+
+    def scale(self, scores: Tensor, part: slice, factors: Floats) -> None:
+        """Multiply the scores (m, V) of tokens after a ``part`` of the prefixes by the factor of each token's kind."""
+        rows, columns, ids = self._sets[part].expanded()
+        row, token, factor = sent(scores.device, rows, ids, factors[1 + columns].astype(np.float32))
+        scaled = scores[row, token] * factor
+        scores.mul_(float(factors[OTHER])).index_put_((row, token), scaled)
+
+
+class TorchSums(KindSets):
+    """Sums over the vocabulary for blocks of n prefixes by torch's operations, in float64."""
+
+    def __init__(self, temperatures: Sequence[float], table: KindTable) -> None:
+        super().__init__(table)
         self._temperatures = temperatures
 
     def totals(self, x: Tensor) -> Tensor:
@@ -100,30 +132,39 @@ class TorchSums:
         self._x = x
         return torch.stack([halved(self._powers(t)) for t in self._temperatures], dim=-1)
 
-    def of_sets(self, x: Tensor, sets: TokenSets) -> Tensor:
-        """Return (n, k, T) Σ exp(x / t) in float64 over k sets of tokens of each row of the same block x."""
-        temperatures = to_device(np.array(self._temperatures), x.device)
+    def of_kinds(self, part: slice) -> Tensor:
+        """Return (m, k, T) Σ exp(x / t) in float64 over the tokens of each kind above 0, of the same ``part``."""
+        x, temperatures = self._x, to_device(np.array(self._temperatures), self._x.device)
+        sets = self._sets[part]
         return set_sums(sets, lambda *at: (x[at].double()[:, None] / temperatures).exp_(), x.device, in_chunks=True)
 
-    def importance(self, weights: Tensor, out: Tensor) -> None:
-        """Write to ``out`` (m, V) the root of Σ (w · exp(x / t))² over temperatures, ``weights`` (m, T)."""
+    def importance(self, weights: Tensor, out: Tensor, part: slice, factors: Floats) -> None:
+        """Write to ``out`` (m, V) the root of Σ (w · exp(x / t))² over temperatures, ``weights`` (m, T), of the same
+        ``part``, times the factor of each token's kind.
+        """
         squares = torch.zeros_like(self._x, dtype=torch.float64)
         for t, weight in zip(self._temperatures, weights.T, strict=True):
             squares += self._powers(t).mul_(weight[:, None]).square_()
         out.copy_(squares.sqrt_())
+        self.scale(out, part, factors)
 
     def _powers(self, temperature: float) -> Tensor:
         return self._x.double().div_(temperature).exp_()
 
 
 class TritonSums:
-    """Sums over the vocabulary by Triton's kernels: a program for each row, set of tokens, or tile of a row.
+    """Sums over the vocabulary by Triton's kernels: a program for each row, kind of tokens in a row, or tile of a row.
 
     Powers are float32, and their sums float64.
     """
 
-    def __init__(self, temperatures: Sequence[float], device: torch.device) -> None:
-        self._count = len(temperatures)
+    def __init__(self, temperatures: Sequence[float], table: KindTable, device: torch.device) -> None:
+        self._table, self._count = table, len(temperatures)
+        usual, rows, places, kinds, self._states = sent(
+            device, table.usual, table.rows, table.places, table.kinds, table.states
+        )
+        self._kinds = usual.index_select(0, rows)  # of all states
+        self._kinds.view(-1).index_copy_(0, places, kinds)
         padded = triton.next_power_of_2(self._count)
         exponents = np.log2(np.e) / np.array(temperatures)
         factors = np.zeros((2, padded), dtype=np.float32)
@@ -136,33 +177,46 @@ class TritonSums:
         """Return sums over the vocabulary by Triton; see :class:`TorchSums`."""
         self._x = x.contiguous()
         out = x.new_empty((len(x), self._count), dtype=torch.float64)
-        self._launch(_totals_kernel, (len(x),), out, x.shape[1])
+        self._launch(_totals_kernel, (len(x),), self._x, self._factors, out, x.shape[1], **self._constants)
         return out
 
-    def of_sets(self, x: Tensor, sets: TokenSets) -> Tensor:
-        """Return sums over sets of tokens by Triton; see :class:`TorchSums`."""
-        grid = len(x), sets.sizes.shape[1]
-        places = sent(x.device, sets.states, np.append(0, sets.sizes.cumsum()), sets.tokens)
+    def of_kinds(self, part: slice) -> Tensor:
+        """Return sums over the tokens of each kind by Triton; see :class:`TorchSums`."""
+        x, grid = self._x, (len(self._x), self._table.count)
         out = x.new_empty((*grid, self._count), dtype=torch.float64)
-        self._launch(_sets_kernel, grid, *places, out, x.shape[1], grid[1])
+        self._launch(_kinds_kernel, grid, x, self._factors, *self._of(part), out, x.shape[1], **self._constants)
         return out
 
-    def importance(self, weights: Tensor, out: Tensor) -> None:
+    def importance(self, weights: Tensor, out: Tensor, part: slice, factors: Floats) -> None:
         """Write the importance of the vocabulary's tokens by Triton; see :class:`TorchSums`."""
         grid = len(out), triton.cdiv(out.shape[1], self._constants["block"])
-        self._launch(_importance_kernel, grid, weights.contiguous(), out, out.stride(0), out.shape[1])
+        of_kinds = to_device(factors.astype(np.float32), out.device)
+        given = self._x, self._factors, weights.contiguous(), *self._of(part), of_kinds, out
+        self._launch(_importance_kernel, grid, *given, out.stride(0), out.shape[1], **self._constants)
 
-    def _launch(self, kernel: Any, grid: tuple[int, ...], *arguments: Any) -> None:
-        with torch.cuda.device(self._x.get_device()):
-            kernel[grid](self._x, self._factors, *arguments, **self._constants)
+    def likeliest(self, logits: Tensor, first: int) -> Tensor:
+        """Return the likeliest tokens of each kind by Triton; see :class:`KindSets`."""
+        grid = len(logits), self._table.count + 1 - first
+        out = logits.new_empty(grid, dtype=torch.int64)
+        given = logits.contiguous(), *self._of(slice(None)), out, first, logits.shape[1]
+        self._launch(_likeliest_kernel, grid, *given, block=TILE, num_warps=8)
+        return out
+
+    def _of(self, part: slice) -> tuple[Tensor, Tensor]:
+        """Return the states (m,) of a part of the prefixes, and the kinds (s, V) of the tokens after each state."""
+        return self._states[part], self._kinds
+
+    def _launch(self, kernel: Any, grid: tuple[int, ...], *given: Any, **constants: Any) -> None:
+        with torch.cuda.device(self._kinds.get_device()):
+            kernel[grid](*given, **constants)
 
 
-def cuda_sums(temperatures: Sequence[float], size: int, device: torch.device) -> TorchSums | TritonSums:
-    """Return the sums over a vocabulary of ``size`` tokens: by Triton's kernels, or by torch's operations if Triton is
-    missing or its kernels fail.
+def cuda_sums(temperatures: Sequence[float], table: KindTable, device: torch.device) -> TorchSums | TritonSums:
+    """Return sums over the vocabulary: by Triton's kernels, or by torch's operations if Triton is missing or its
+    kernels fail.
     """
-    works = triton is not None and _kernels_work(tuple(temperatures), size, device)
-    return TritonSums(temperatures, device) if works else TorchSums(temperatures)
+    works = triton is not None and _kernels_work(tuple(temperatures), table.usual.shape[1], device)
+    return TritonSums(temperatures, table, device) if works else TorchSums(temperatures, table)
 
 
 @cache
@@ -183,14 +237,16 @@ def _check_kernels(temperatures: tuple[float, ...], size: int, device: torch.dev
     random = np.random.default_rng(0)
     x = to_device(random.normal(scale=3, size=(2, size)).astype(np.float32), device)
     x -= x.amax(dim=-1, keepdim=True)
-    weights = to_device(random.random((2, len(temperatures))), device)
-    sets = TokenSets.of([[np.arange(1), np.arange(0)], [np.arange(0, size, 3), np.arange(1)]])[np.array([1, 0])]
+    weights, factors = to_device(random.random((2, len(temperatures))), device), np.array([1, 0, 2.0])
+    usual = np.zeros(size, dtype=np.uint8)
+    few, many = (TokenKinds.of(usual, exceptions) for exceptions in ({0: 2}, dict.fromkeys(range(0, size, 3), 1)))
+    table = KindTable.of([many, few], 2)
     results = []
-    for sums in (TritonSums(temperatures, device), TorchSums(temperatures)):
-        totals, set_totals = sums.totals(x), sums.of_sets(x, sets)
+    for sums in (TritonSums(temperatures, table, device), TorchSums(temperatures, table)):
+        totals, of_kinds = sums.totals(x), sums.of_kinds(slice(None))
         importance = torch.empty_like(x)
-        sums.importance(weights, importance)
-        results.append((totals, set_totals, importance))
+        sums.importance(weights, importance, slice(None), factors)
+        results.append((totals, of_kinds, importance, sums.likeliest(x, OTHER)))
     for kernels, plain, tolerance in zip(*results, TOLERANCES, strict=True):
         if not torch.allclose(kernels, plain, rtol=tolerance, atol=1e-30):
             raise ArithmeticError(f"they differ from torch by more than {tolerance}")
@@ -228,35 +284,60 @@ if triton is not None:
         tl.store(out + row * count + t, tl.sum(total, axis=0), mask=t < count)
 
     @_jit
-    def _sets_kernel(
+    def _kinds_kernel(
         logits: tl.tensor,
         factors: tl.tensor,
         states: tl.tensor,
-        bounds: tl.tensor,
-        tokens: tl.tensor,
+        kinds: tl.tensor,
         out: tl.tensor,
         size: tl.tensor,
-        sets: tl.tensor,
         count: tl.constexpr,
         padded: tl.constexpr,
         block: tl.constexpr,
     ) -> None:
-        row, t = tl.program_id(0).to(tl.int64), tl.arange(0, padded)
-        number = tl.load(states + row) * sets + tl.program_id(1)
-        end = tl.load(bounds + number + 1)
+        row, column, t = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.arange(0, padded)
+        state = tl.load(states + row)
         total = tl.zeros((block, padded), tl.float64)
-        for start in range(tl.load(bounds + number), end, block):
-            place = start + tl.arange(0, block)
-            token = tl.load(tokens + place, mask=place < end, other=0)
-            x = tl.load(logits + row * size + token, mask=place < end, other=-1e30)
-            total += _powers(x, factors, padded).to(tl.float64)
-        tl.store(out + (row * sets + tl.program_id(1)) * count + t, tl.sum(total, axis=0), mask=t < count)
+        for start in range(0, size, block):
+            token = start + tl.arange(0, block)
+            is_kind = tl.load(kinds + state * size + token, mask=token < size, other=0) == column + 1
+            if tl.max(is_kind.to(tl.int32), axis=0) > 0:  # most tiles have none
+                x = tl.load(logits + row * size + token, mask=is_kind, other=-1e30)
+                total += _powers(x, factors, padded).to(tl.float64)
+        place = (row * tl.num_programs(1) + column) * count + t
+        tl.store(out + place, tl.sum(total, axis=0), mask=t < count)
+
+    @_jit
+    def _likeliest_kernel(
+        logits: tl.tensor,
+        states: tl.tensor,
+        kinds: tl.tensor,
+        out: tl.tensor,
+        first: tl.tensor,
+        size: tl.tensor,
+        block: tl.constexpr,
+    ) -> None:
+        row, column = tl.program_id(0).to(tl.int64), tl.program_id(1)
+        state = tl.load(states + row)
+        highest, likeliest = tl.full((block,), float("-inf"), tl.float32), tl.full((block,), 2**31 - 1, tl.int32)
+        for start in range(0, size, block):
+            token = start + tl.arange(0, block)
+            is_kind = tl.load(kinds + state * size + token, mask=token < size, other=255) == first + column
+            x = tl.load(logits + row * size + token, mask=is_kind, other=float("-inf")).to(tl.float32)
+            likeliest = tl.where(x > highest, token, likeliest)
+            highest = tl.maximum(x, highest)
+        largest = tl.max(highest, axis=0)
+        lowest = tl.min(tl.where(highest == largest, likeliest, 2**31 - 1), axis=0)
+        tl.store(out + row * tl.num_programs(1) + column, tl.where(largest == float("-inf"), -1, lowest))
 
     @_jit
     def _importance_kernel(
         logits: tl.tensor,
         factors: tl.tensor,
         weights: tl.tensor,
+        states: tl.tensor,
+        kinds: tl.tensor,
+        of_kinds: tl.tensor,
         out: tl.tensor,
         stride: tl.tensor,
         size: tl.tensor,
@@ -270,4 +351,5 @@ if triton is not None:
         x = tl.load(logits + row * size + token, mask=token < size, other=-1e30)
         weighted = _powers(x, factors, padded) * weight.to(tl.float32)[None, :]
         root = tl.sqrt(tl.sum(weighted * weighted, axis=1))  # of squares that are not 0 in float32, thanks to 2⁴⁰
-        tl.store(out + row * stride + token, root * 2.0**-40, mask=token < size)
+        kind = tl.load(kinds + tl.load(states + row) * size + token, mask=token < size, other=0)
+        tl.store(out + row * stride + token, root * (2.0**-40 * tl.load(of_kinds + kind)), mask=token < size)

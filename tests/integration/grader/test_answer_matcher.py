@@ -8,9 +8,9 @@ from json_lines import cases
 from robust_eval.dataset.jsonl import JsonLines
 from robust_eval.grader.answer_matcher import AnswerMatcher
 from robust_eval.grader.matching import Matching
-from robust_eval.model.base import NextTokens
+from robust_eval.model.base import TokenVerdict
 from robust_eval.model.local.transformers_model import TransformersModel
-from robust_eval.model.token_texts import TokenTexts
+from robust_eval.model.token_texts import Kinds, TokenTexts
 from robust_eval.normalization import forms, normalize, unified
 from robust_eval.numerals import LARGE_NUMBERS, NUMBERS, ORDINALS, ROMAN
 from robust_eval.question import Question
@@ -62,9 +62,9 @@ def texts(embedded: TransformersModel) -> TokenTexts:
 
 
 @cache
-def next_tokens(answers: tuple[str, ...], prefix: bytes, texts: TokenTexts) -> NextTokens:
+def verdicts(answers: tuple[str, ...], prefix: bytes, texts: TokenTexts) -> Kinds:
     """Judge the tokens once for all tests, which takes seconds after a number."""
-    return matcher(*answers).next_tokens(prefix, texts)
+    return matcher(*answers).next_tokens(prefix, texts).all()
 
 
 def random_pair(model: TransformersModel, seed: int) -> tuple[tuple[str, ...], bytes]:
@@ -86,14 +86,14 @@ def builtin_answers() -> list[tuple[str, ...]]:
 
 def agrees_with_whole_replies(answers: tuple[str, ...], prefix: bytes, texts: TokenTexts) -> None:
     """Tokens are judged as the replies are that end with them: all that make one right, and many of the others."""
-    rule, found = matcher(*answers), next_tokens(answers, prefix, texts)
+    rule, found = matcher(*answers), verdicts(answers, prefix, texts) >= TokenVerdict.RIGHT
     drawn = np.random.default_rng(len(prefix)).choice(len(texts.raw), OTHERS, replace=False)
     letters = "".join(form for answer in answers for form in forms(answer)).replace(" ", "")
     telling = [token for token, key in enumerate(texts.keys) if might_matter(key.strip(), letters)]
-    tokens = np.unique([*drawn, *telling, *found.right[:OTHERS]])
+    tokens = np.unique([*drawn, *telling, *np.flatnonzero(found)[:OTHERS]])
     whole = [(prefix + texts.raw[token].split(b"\n", 1)[0]).decode("utf-8", "replace") for token in tokens]
     expected = np.array([rule.right(reply) for reply in whole])
-    is_right = np.isin(tokens, found.right)
+    is_right = found[tokens]
     assert {whole[place]: bool(is_right[place]) for place in np.flatnonzero(is_right != expected)} == {}
 
 
@@ -105,7 +105,7 @@ def might_matter(key: str, letters: str) -> bool:
 def stays_right(answers: tuple[str, ...], prefix: bytes, texts: TokenTexts) -> int:
     """What is closed is right whatever follows; returns how many tokens are."""
     rule = matcher(*answers)
-    closed = next_tokens(answers, prefix, texts).decided
+    closed = np.flatnonzero(verdicts(answers, prefix, texts) == TokenVerdict.DECIDED)
     random = np.random.default_rng(len(closed))
     delicate = [token for token in closed if re.match(r"[\W_]*(\d|and|one|[a-z]{0,2}$)", texts.keys[token])]
     tokens = {*random.permutation(closed)[:15].tolist(), *random.permutation(delicate)[:15].tolist()}
@@ -147,7 +147,7 @@ def test_what_is_begun_is_a_beginning_of_what_is_left_of_an_answer(
     for form in (form for answer in answers for form in forms(answer)):
         cuts = [cut for cut in range(len(form)) if f" {reply}".endswith(f" {form[:cut]}") or not cut]
         left |= {form[cut:] for cut in cuts}
-    for token in next_tokens(answers, prefix, texts).begun:
+    for token in np.flatnonzero(verdicts(answers, prefix, texts) == TokenVerdict.BEGUN):
         line = texts.raw[token].split(b"\n", 1)[0].decode()
         key = unified(line)
         assert any(rest.startswith((key, key[1:])) and len(key.strip()) < len(rest) for rest in left), key

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from robust_eval.model.base import Curve, Floats, Matcher
+from robust_eval.model.base import Curve, Floats, Matcher, TokenVerdict
 from robust_eval.model.served.transport.token_logprobs import Position, TopKToken
 from robust_eval.model.token_texts import Mask, TokenTexts, incomplete_bytes
 from robust_eval.stats.interval import NORMAL_95
@@ -184,9 +184,8 @@ def classify_topk_tokens(
     An answer ends with its first line; in a conversation (``chat``), with the first one that is not blank.
     """
     texts = TokenTexts([token.text for token in tokens])
-    found = matcher.next_tokens(text.lstrip() if chat else text, texts)
-    right, decided, begun = np.zeros((3, len(tokens)), dtype=bool)
-    right[found.right], decided[found.decided], begun[found.begun] = True, True, True
+    verdicts = matcher.next_tokens(text.lstrip() if chat else text, texts).all()
+    right = verdicts >= TokenVerdict.RIGHT
     ends = np.array([token.ends for token in tokens], dtype=bool)
     breaks = texts.breaks_line
     if chat and not text.strip():  # all lines are blank so far
@@ -194,7 +193,8 @@ def classify_topk_tokens(
         for index in np.flatnonzero(texts.breaks_line & ~breaks):
             right[index] = False  # the text after its line breaks is judged with the next token
     ended = np.ones(len(tokens), dtype=bool) if last else ends | breaks
-    return TokenOutcomes(ended | (decided & right), right, begun & ~ended)
+    decided = (verdicts == TokenVerdict.DECIDED) & right
+    return TokenOutcomes(ended | decided, right, (verdicts == TokenVerdict.BEGUN) & ~ended)
 
 
 RIGHT_ALREADY, RIGHT_BEGUN, RIGHT_OTHERWISE = 0.95, 0.6, 0.03

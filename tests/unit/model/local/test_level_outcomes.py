@@ -8,19 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from robust_eval.model.generation import Generation
-from robust_eval.model.local.level_outcomes import (
-    BEGUN,
-    ENDS,
-    OPEN,
-    RIGHT,
-    SD_BEGUN,
-    SD_OPEN,
-    SD_OTHER,
-    SETS,
-    WRONG,
-    outcomes,
-)
-from robust_eval.model.local.vocabulary import NextTokenSets, TokenSets
+from robust_eval.model.local.level_outcomes import ENDS, SD_BEGUN, SD_OPEN, SD_OTHER, outcomes
+from robust_eval.model.local.vocabulary import BEGUN, OPEN, OTHER, RIGHT, WRONG, KindTable
+from robust_eval.model.token_texts import TokenKinds
 
 SIZE = 700  # more than a block of scores
 TEMPERATURES = (0.5, 1.0, 2.0)
@@ -29,58 +19,63 @@ ROWS = sum(SIZES)
 
 
 class Level(NamedTuple):
-    """Logits after some prefixes, and the side (n, V) of each next token, as a place in ``SETS``; −1 for none."""
+    """Logits after some prefixes, and the kind (n, V) of each next token, by itself and as a table."""
 
     logits: torch.Tensor
-    sides: np.ndarray
-    sets: TokenSets
+    kinds: np.ndarray
+    table: KindTable
 
 
 def level(seed: int, last: bool) -> Level:
-    """A level whose prefixes have three states; most ends are common to all, some are not, or right in one."""
+    """A level whose prefixes have three states; most ends are usual in all, some are not, or right in one."""
     random = np.random.default_rng(seed)
     logits = random.integers(-4, 5, size=(ROWS, SIZE)).astype(np.float32)  # many are equal
     logits[:, random.choice(SIZE, size=random.integers(0, 300), replace=False)] = -np.inf
-    sides = np.full((3, SIZE), -1)
+    kinds = np.full((3, SIZE), OTHER, dtype=np.uint8)
     common = random.choice(SIZE, size=random.integers(0, 40), replace=False)
-    for state in sides:
+    for state in kinds:
         state[random.choice(SIZE, size=random.integers(0, 10), replace=False)] = random.choice([OPEN, BEGUN, RIGHT])
         state[random.choice(SIZE, size=random.integers(0, 4), replace=False)] = WRONG
         state[common] = np.where(random.random(len(common)) < random.choice([0, 0.1, 1]), RIGHT, WRONG)
     if last:
-        sides[sides != RIGHT] = -1
+        kinds[kinds != RIGHT] = OTHER
         if random.random() < 0.2:
-            sides[0] = RIGHT  # all of a state
-    states = [NextTokenSets(*(np.flatnonzero(state == side) for side in range(len(SETS))), common) for state in sides]
+            kinds[0] = RIGHT  # all of a state
+    usual = np.zeros(SIZE, dtype=np.uint8), np.bincount(common, minlength=SIZE).astype(np.uint8) * np.uint8(WRONG)
+    states = []
+    for state in kinds:
+        base = usual[random.integers(2)]
+        tokens = np.flatnonzero((state != base) | (random.random(SIZE) < 0.01))
+        states.append(TokenKinds(base, tokens, state[tokens]))
     chosen = random.integers(0, 3, size=ROWS)
-    sets = TokenSets.of_rows([states[state] for state in chosen], *SETS)
-    sides = sides[chosen]
-    return Level(torch.from_numpy(logits), np.where(sides < 0, WRONG, sides) if last else sides, sets)
+    kinds = kinds[chosen]
+    table = KindTable.of([states[state] for state in chosen], BEGUN)
+    return Level(torch.from_numpy(logits), np.where(kinds == OTHER, WRONG, kinds) if last else kinds, table)
 
 
 @pytest.mark.parametrize("last", [False, True])
 @settings(max_examples=150, deadline=None, database=None, derandomize=True)
 @given(seed=st.integers(0, 10**6))
 def test_ends_and_scores_are_those_of_each_token_by_itself(last: bool, seed: int):
-    logits, sides, sets = level(seed, last)
+    logits, kinds, table = level(seed, last)
     weight = np.random.default_rng(seed).random((ROWS, len(TEMPERATURES)))
     given_weight = None if last else weight
     certain, count = np.array([0, 4]), 0 if last else 3
-    found, _ = outcomes(logits, sets, given_weight, certain, count, SIZES, 5, TEMPERATURES, Generation())
+    found, _ = outcomes(logits, table, given_weight, certain, count, SIZES, 5, TEMPERATURES, Generation())
 
     powers = np.exp(logits.double().numpy()[:, :, None] / np.array(TEMPERATURES))
     p = powers / powers.sum(axis=1, keepdims=True)
     for row in range(ROWS):
-        for side in range(ENDS):
-            tokens = np.flatnonzero(sides[row] == side)
+        for column, kind in enumerate(ENDS):
+            tokens = np.flatnonzero(kinds[row] == kind)
             possible = tokens[logits[row, tokens].numpy() > -np.inf]
             likeliest = possible[logits[row, possible].argmax()] if len(possible) else -1
-            assert found.ends[row, side] == likeliest
-            if not (last and side == WRONG):  # then the share is what is left
-                assert found.shares[row, side] == pytest.approx(p[row, tokens].sum(axis=0), abs=1e-6)
+            assert found.ends[row, column] == likeliest
+            if not (last and kind == WRONG):  # then the share is what is left
+                assert found.shares[row, column] == pytest.approx(p[row, tokens].sum(axis=0), abs=1e-6)
     if last:
         return
-    sds = np.select([sides == OPEN, sides == BEGUN, sides < 0], [SD_OPEN, SD_BEGUN, SD_OTHER], 0)
+    sds = np.select([kinds == OPEN, kinds == BEGUN, kinds == OTHER], [SD_OPEN, SD_BEGUN, SD_OTHER], 0)
     scores = sds * np.sqrt(((weight[:, None] * p) ** 2).sum(axis=-1))
     largest, _, totals = found.largest
     bounds = np.cumsum((0, *SIZES))

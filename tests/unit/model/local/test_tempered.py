@@ -1,12 +1,13 @@
 import numpy as np
 import pytest
 import torch
+from kind_tables import kinds_of_sets, table_of_sets
 from torch import Tensor
 
 from robust_eval.model.generation import Generation
 from robust_eval.model.local.draw import EPSILON
-from robust_eval.model.local.tempered import tempered_logprobs, tempered_masses
-from robust_eval.model.local.vocabulary import TokenSets
+from robust_eval.model.local.tempered import Weighted, tempered_logprobs, tempered_masses
+from robust_eval.model.local.vocabulary import OTHER
 
 TEMPERATURES = (0.0, 0.2, 0.7, 1.0, 1.9, 4.0)
 CUTS = {
@@ -19,10 +20,11 @@ CUTS = {
 ROWS, SIZE = 19, 60  # more rows than are in work at once
 LOGITS = torch.from_numpy(np.random.default_rng(0).normal(scale=3, size=(ROWS, SIZE)) + 40).float()
 SETS = [
-    (random.choice(SIZE, size=random.integers(0, 30), replace=False), np.array([5]), np.empty(0, dtype=np.intp))
+    (6 + random.choice(SIZE - 6, size=random.integers(0, 30), replace=False), np.array([5]), np.empty(0, dtype=np.intp))
     for random in map(np.random.default_rng, range(ROWS))
 ]
-TOKEN_SETS = TokenSets.of(SETS)
+TABLE = table_of_sets(SETS, SIZE)
+FACTORS = np.array([0.5, 0, 2, 1])
 
 
 def softmax(logits: Tensor, temperature: float, cut: Generation) -> np.ndarray:
@@ -35,19 +37,24 @@ def softmax(logits: Tensor, temperature: float, cut: Generation) -> np.ndarray:
 
 
 @pytest.mark.parametrize("cut", CUTS.values(), ids=CUTS)
-def test_the_mass_of_a_set_is_the_sum_of_its_probabilities_and_the_total_relative_to_the_largest(cut: Generation):
-    log_total, shares = tempered_masses(LOGITS, TEMPERATURES, TOKEN_SETS, cut).arrays()
+def test_the_mass_of_a_kind_is_the_sum_of_its_probabilities_and_the_total_relative_to_the_largest(cut: Generation):
+    log_total, shares, likeliest = tempered_masses(LOGITS, TEMPERATURES, TABLE, cut, OTHER).arrays()
     assert shares.shape == (ROWS, 3, len(TEMPERATURES))
     for index, temperature in enumerate(TEMPERATURES):
         p = softmax(LOGITS, temperature, cut)
         expected = [[row[ids].sum() for ids in sets] for row, sets in zip(p, SETS, strict=True)]
         assert shares[:, :, index] == pytest.approx(np.array(expected), abs=2e-6)
         assert log_total[:, index] == pytest.approx(-np.log(p.max(axis=1)), abs=2e-6)  # exp(0) / total
+    kinds = np.array([each.all() for each in kinds_of_sets(SETS, SIZE)])
+    for row, kind in np.ndindex(*likeliest.shape):
+        tokens = np.flatnonzero(kinds[row] == kind)
+        expected = tokens[LOGITS[row, tokens].argmax()] if len(tokens) else -1
+        assert likeliest[row, kind] == expected
 
 
 @pytest.mark.parametrize("cut", CUTS.values(), ids=CUTS)
 def test_log_probabilities_of_tokens_are_those_of_softmax(cut: Generation):
-    log_total, _ = tempered_masses(LOGITS, TEMPERATURES, TOKEN_SETS, cut).arrays()
+    log_total, *_ = tempered_masses(LOGITS, TEMPERATURES, TABLE, cut).arrays()
     random = np.random.default_rng(1)
     rows, tokens = random.integers(ROWS, size=200), random.integers(SIZE, size=200)
     found = tempered_logprobs(LOGITS, rows, tokens, log_total, TEMPERATURES, cut)
@@ -62,14 +69,16 @@ def test_log_probabilities_of_tokens_are_those_of_softmax(cut: Generation):
 
 
 @pytest.mark.parametrize("cut", CUTS.values(), ids=CUTS)
-def test_the_importance_of_a_token_is_the_root_of_its_squared_weighted_probabilities(cut: Generation):
+def test_the_importance_of_a_token_is_the_root_of_its_squared_weighted_probabilities_times_a_factor(cut: Generation):
     weight = np.random.default_rng(2).random((ROWS, len(TEMPERATURES)))
     before = LOGITS.clone()
     importance = torch.empty_like(LOGITS)
-    found = tempered_masses(LOGITS, TEMPERATURES, TOKEN_SETS, cut, torch.from_numpy(weight), importance)
-    alone = tempered_masses(LOGITS, TEMPERATURES, TOKEN_SETS, cut)
+    weighted = Weighted(torch.from_numpy(weight), importance, FACTORS)
+    found = tempered_masses(LOGITS, TEMPERATURES, TABLE, cut, weighted=weighted)
+    alone = tempered_masses(LOGITS, TEMPERATURES, TABLE, cut)
     p = np.stack([softmax(LOGITS, temperature, cut) for temperature in TEMPERATURES], axis=-1)
-    expected = np.sqrt(((weight[:, None] * p) ** 2).sum(axis=-1))
+    factors = FACTORS[[each.all() for each in kinds_of_sets(SETS, SIZE)]]
+    expected = factors * np.sqrt(((weight[:, None] * p) ** 2).sum(axis=-1))
     likely = expected > 1e-6
     assert importance.numpy()[likely] == pytest.approx(expected[likely], rel=0.06)
     assert importance.numpy()[~likely] == pytest.approx(expected[~likely], abs=1e-7)
@@ -83,15 +92,13 @@ def test_the_importance_of_a_token_is_the_root_of_its_squared_weighted_probabili
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_logits_of_half_precision_are_summed_in_full(dtype: torch.dtype):
     logits = LOGITS.to(dtype)
-    _, shares = tempered_masses(logits, (0.5, 1.0), TOKEN_SETS, Generation()).arrays()
+    _, shares, _ = tempered_masses(logits, (0.5, 1.0), TABLE, Generation()).arrays()
     for index, temperature in enumerate((0.5, 1.0)):
         p = softmax(logits, temperature, Generation())
         expected = [[row[ids].sum() for ids in sets] for row, sets in zip(p, SETS, strict=True)]
         assert shares[:, :, index] == pytest.approx(np.array(expected), abs=2e-6)
 
 
-def test_no_rows_and_no_tokens_have_no_masses():
-    log_total, shares = tempered_masses(LOGITS[:0], TEMPERATURES, TokenSets.of([]), Generation()).arrays()
-    assert (log_total.shape, shares.shape) == ((0, 6), (0, 0, 6))
+def test_no_tokens_have_no_log_probabilities():
     none = np.empty(0, dtype=np.intp)
     assert tempered_logprobs(LOGITS, none, none, np.zeros((ROWS, 6)), TEMPERATURES, Generation()).shape == (0, 6)

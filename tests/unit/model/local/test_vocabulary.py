@@ -13,11 +13,21 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from robust_eval.grader.answer_matcher import AnswerMatcher
-from robust_eval.model.local.vocabulary import AnswerTexts, NextTokenClassifier, NextTokenSets, TokenSets, Vocabulary
-from robust_eval.model.token_texts import TokenTexts
+from robust_eval.model.local.vocabulary import (
+    BEGUN,
+    OPEN,
+    OTHER,
+    RIGHT,
+    WRONG,
+    AnswerTexts,
+    KindTable,
+    NextTokenClassifier,
+    TokenSets,
+    Vocabulary,
+)
+from robust_eval.model.token_texts import TokenKinds, TokenTexts
 
 PROPERTY = settings(max_examples=200, deadline=None, database=None, derandomize=True)
-IDS = st.lists(st.integers(0, 50), max_size=5, unique=True).map(lambda ids: np.array(sorted(ids), dtype=np.intp))
 END = 0
 PIECES = [
     b"",
@@ -141,30 +151,22 @@ def test_the_answer_is_the_first_line_up_to_a_stop_string(
 
 
 @PROPERTY
-@given(st.lists(st.tuples(IDS, IDS, IDS), min_size=1, max_size=6), st.data())
-def test_sets_of_tokens_are_like_lists_of_each_row(rows: list[tuple[np.ndarray, ...]], data: st.DataObject):
-    expected = [[ids.tolist() for ids in sets] for sets in rows]
-    places = data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=8))
-    sets, expected = TokenSets.of(rows)[np.array(places)], [expected[place] for place in places]  # some share a state
-    assert as_lists(sets) == expected
+@given(st.lists(st.lists(st.integers(0, 3), min_size=9, max_size=9), min_size=1, max_size=6), st.data())
+def test_a_table_has_the_kinds_of_each_prefix(kinds: list[list[int]], data: st.DataObject):
+    usual = [np.array(kinds[0], dtype=np.uint8), np.zeros(9, dtype=np.uint8)]
+    states = [TokenKinds.of(usual[row % 2], dict(enumerate(of_state))) for row, of_state in enumerate(kinds)]
+    states.append(TokenKinds.of(usual[0], {}))
+    places = data.draw(st.lists(st.integers(0, len(kinds)), min_size=1, max_size=8))
+    expected = [[*kinds, kinds[0]][place] for place in places]
+    table = KindTable.of([states[place] for place in places], 3)
+    assert len(table.rows) == len({*places})
+    for row, (place, of_row) in enumerate(zip(places, expected, strict=True)):
+        assert states[place].all().tolist() == [states[place].at(token) for token in range(9)] == of_row
+        assert table.at(np.full(9, row), np.arange(9)).tolist() == of_row
+    sets = [[[token for token in range(9) if of_row[token] == kind] for kind in (1, 2, 3)] for of_row in expected]
+    assert as_lists(table.sets) == sets
     first, end = data.draw(st.integers(0, 7)), data.draw(st.integers(0, 7))
-    assert as_lists(sets[first:end]) == expected[first:end]
-    assert len(sets[first:end].sizes) == len({*places[first:end]})
-    assert as_lists(sets.first(2)) == [row[:2] for row in expected]
-    even = sets.only((sets.columns != 1) | (sets.tokens % 2 == 0))
-    assert as_lists(even) == [[a, [id_ for id_ in b if id_ % 2 == 0], c] for a, b, c in expected]
-    asked, tokens = data.draw(st.integers(0, 2)), np.arange(51)
-    for row, of_row in enumerate(expected):
-        held = np.flatnonzero(sets.contain(asked, np.full(51, row), tokens))
-        assert held.tolist() == of_row[asked]
-
-
-def test_rows_of_one_state_have_the_sets_of_the_state():
-    none, one, two = np.empty(0, dtype=np.intp), np.array([1]), np.array([2, 3])
-    first, second = NextTokenSets(one, two, none, none, none), NextTokenSets(none, one, two, none, none)
-    sets = TokenSets.of_rows([first, second, first], "wrong", "right")
-    assert as_lists(sets) == [[[2, 3], [1]], [[1], []], [[2, 3], [1]]]
-    assert len(sets.sizes) == 2
+    assert as_lists(table.sets[first:end]) == sets[first:end]
 
 
 def as_lists(sets: TokenSets) -> list[list[list[int]]]:
@@ -172,6 +174,23 @@ def as_lists(sets: TokenSets) -> list[list[list[int]]]:
     for row, column, token in zip(*sets.expanded(), strict=True):
         lists[row][column].append(int(token))
     return lists
+
+
+def test_the_kind_of_a_token_follows_from_its_verdict_and_from_where_an_answer_ends():
+    pieces = [b"", b" Paris", b" Rome", b"\n", b" Par", b"is", b"!"]
+    kinds = {
+        (b"", False): {b" Paris": OPEN, b"": WRONG, b"\n": WRONG, b" Par": BEGUN},
+        (b" Paris", False): {b"": RIGHT, b"\n": RIGHT, b"!": RIGHT, b" Rome": RIGHT, b"is": OTHER},
+        (b" Par", True): {b"is": RIGHT, b"": OTHER, b" Rome": OTHER},
+        (b" Paris!", False): {b"!": RIGHT, b"": RIGHT},
+        (b" Rome!", False): {b"!": WRONG, b" Rome": OTHER},
+    }
+    for (text, last), expected in kinds.items():
+        stop = (b"!!",) if b"!" in text else ()
+        classifier = NextTokenClassifier(AnswerMatcher(("paris",)), vocabulary(stop, pieces=pieces))
+        (found,) = classifier.classify([text], last)
+        assert {piece: found.all()[pieces.index(piece)] for piece in expected} == expected, text
+        assert classifier.decides(text, pieces.index(b"!")) == text.startswith(b" Paris")
 
 
 @pytest.mark.parametrize("first_line", [True, False])
@@ -195,7 +214,7 @@ def test_tokens_are_classified_after_an_extended_text_as_after_the_same_text_at_
             continue  # such an answer has ended
         (found,) = classifier.classify([text], False)
         (expected,) = NextTokenClassifier(matcher, words).classify([text], False)
-        assert [ids.tolist() for ids in found] == [ids.tolist() for ids in expected], text
+        assert found.all().tolist() == expected.all().tolist(), text
     assert stop or sum(state is not None for state in derived) > len(continuing)
 
 

@@ -8,13 +8,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kind_tables import kinds_of_sets, table_of_sets
 from torch import Tensor
 
 from robust_eval.model.generation import Generation
 from robust_eval.model.local import tempered, vocabulary_sums
 from robust_eval.model.local.draw import EPSILON
-from robust_eval.model.local.tempered import HISTOGRAM_MIN_TOKENS, LogitHistogram, tempered_masses
-from robust_eval.model.local.vocabulary import TokenSets
+from robust_eval.model.local.tempered import HISTOGRAM_MIN_TOKENS, LogitHistogram, Weighted, tempered_masses
+from robust_eval.model.local.vocabulary import KindTable
 from robust_eval.model.local.vocabulary_sums import CHUNK, TorchSums, TritonSums, chunked, cuda_sums
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")  # Triton interprets its kernels on the CPU
@@ -27,21 +28,22 @@ class Kind(NamedTuple):
     A histogram knows the ``importance`` of a token only as far as its bins tell tokens apart.
     """
 
-    make: Callable[[tuple[float, ...], int], Any]
+    make: Callable[[tuple[float, ...], KindTable], Any]
     device: torch.device = DEVICE
     totals: float = 1e-6
     importance: float = 1e-6
 
 
-HISTOGRAM = Kind(lambda at, size: LogitHistogram(at, 8, size), torch.device("cpu"), 5e-6, 0.02)
+HISTOGRAM = Kind(lambda at, table: LogitHistogram(at, table, 8), torch.device("cpu"), 5e-6, 0.02)
+ALL = slice(None)
 
 
 @pytest.fixture(params=["histogram", "torch", "triton"])
 def kind(request: pytest.FixtureRequest) -> Kind:
     if request.param == "triton":
         pytest.importorskip("triton", reason="Triton, which torch's builds for CUDA bring, is not installed")
-        return Kind(lambda at, size: TritonSums(at, DEVICE))
-    return Kind(lambda at, size: TorchSums(at)) if request.param == "torch" else HISTOGRAM
+        return Kind(lambda at, table: TritonSums(at, table, DEVICE))
+    return Kind(TorchSums) if request.param == "torch" else HISTOGRAM
 
 
 def relative(logits: np.ndarray, kind: Kind = HISTOGRAM) -> Tensor:
@@ -50,7 +52,11 @@ def relative(logits: np.ndarray, kind: Kind = HISTOGRAM) -> Tensor:
 
 
 def totals(x: Tensor, kind: Kind = HISTOGRAM, at: tuple[float, ...] = TEMPERATURES) -> Tensor:
-    return kind.make(at, x.shape[1]).totals(x)
+    return kind.make(at, no_kinds(*x.shape)).totals(x)
+
+
+def no_kinds(rows: int, size: int) -> KindTable:
+    return table_of_sets([[np.empty(0, dtype=np.intp)]] * rows, size)
 
 
 def powers(x: Tensor, temperatures: tuple[float, ...] = TEMPERATURES) -> np.ndarray:
@@ -77,46 +83,64 @@ def test_totals_are_sums_of_exponentials(kind: Kind, size: int):
         assert found.log().cpu().numpy() == pytest.approx(expected, rel=0, abs=kind.totals)
 
 
-def test_sets_of_tokens_are_sums_however_large(kind: Kind):
-    x = relative(logits(9_001), kind)[[0, 1, 2, 0, 1, 0]]
-    sizes = [0, 1, 40, CHUNK, CHUNK + 1, CHUNK**2, CHUNK**2 + 1, HISTOGRAM_MIN_TOKENS - 1]
-    sizes += [9_001, HISTOGRAM_MIN_TOKENS + 1, 0, HISTOGRAM_MIN_TOKENS]
-    sets = [np.sort(np.random.default_rng(n).choice(9_001, size, replace=False)) for n, size in enumerate(sizes)]
-    sums = kind.make(TEMPERATURES, 9_001)
+def test_tokens_of_a_kind_are_summed_and_the_likeliest_found_however_many_they_are(kind: Kind):
+    x = relative(logits(9_001), kind)[[0, 1, 2, 0, 1, 0, 2]]
+    sizes = [(0, 1), (40, CHUNK), (CHUNK + 1, CHUNK**2), (CHUNK**2 + 1, HISTOGRAM_MIN_TOKENS - 1), (9_001, 0)]
+    sizes += [(0, HISTOGRAM_MIN_TOKENS + 1), (HISTOGRAM_MIN_TOKENS, 6_000)]
+    pairs = []
+    for random, (one, other) in zip(map(np.random.default_rng, range(len(sizes))), sizes, strict=True):
+        ids = random.permutation(9_001)
+        pairs.append((np.sort(ids[:one]), np.sort(ids[one : one + other])))
+    sums = kind.make(TEMPERATURES, table_of_sets(pairs, 9_001))
     sums.totals(x)
-    pairs = [*zip(sets[::2], sets[1::2], strict=True)]
     expected = [[powers(x)[row, ids].sum(axis=0) for ids in pair] for row, pair in enumerate(pairs)]
-    found = sums.of_sets(x, TokenSets.of(pairs))
-    precision = (2e-6, 1e-10) if kind is HISTOGRAM else (1e-6, 1e-30)  # totals are 1 or more
-    assert found.cpu().numpy() == pytest.approx(np.array(expected), *precision)
-    none = TokenSets.of([[np.empty(0, dtype=np.intp)]] * len(x))
-    assert sums.of_sets(x, none).tolist() == [[[0.0] * len(TEMPERATURES)]] * len(x)
+    precision = (2e-6, 1e-7) if kind is HISTOGRAM else (1e-6, 1e-30)  # totals are 1 or more
+    assert sums.of_kinds(ALL).cpu().numpy() == pytest.approx(np.array(expected), *precision)
+    likeliest = [
+        [lowest_of_largest(row, ids) for ids in (np.setdiff1d(np.arange(9_001), np.concatenate(pair)), *pair)]
+        for row, pair in zip(x.cpu().numpy(), pairs, strict=True)
+    ]
+    for first in range(3):
+        assert sums.likeliest(x, first).tolist() == [row[first:] for row in likeliest]
+    assert sums.likeliest(x.bfloat16(), 1)[0].tolist() == likeliest[0][1:]
+    none = kind.make(TEMPERATURES, no_kinds(len(x), 9_001))
+    none.totals(x)
+    assert none.of_kinds(ALL).tolist() == [[[0.0] * len(TEMPERATURES)]] * len(x)
+    assert none.likeliest(x, 1).tolist() == [[-1]] * len(x)
+
+
+def lowest_of_largest(x: np.ndarray, ids: np.ndarray) -> int:
+    return int(ids[x[ids].argmax()]) if (x[ids] > -np.inf).any() else -1
 
 
 @pytest.mark.parametrize("weight", [1.0, 1e-20], ids=["usual weights", "tiny weights"])
-def test_importance_is_the_root_of_the_summed_squares(kind: Kind, weight: float):
+def test_importance_is_the_root_of_the_summed_squares_times_the_factor_of_the_kind(kind: Kind, weight: float):
     x = relative(logits(1_000), kind)
     weights = weight * np.random.default_rng(0).random((3, len(TEMPERATURES)))
     scores = torch.full((4, 1_024), 7.0, device=kind.device)
-    sums = kind.make(TEMPERATURES, 1_000)
+    sets, factors = [[np.arange(3), np.arange(500, 900, 7)]] * 3, np.array([0.3, 0.0, 5.0])
+    sums = kind.make(TEMPERATURES, table_of_sets(sets, 1_000))
     sums.totals(x)
-    sums.importance(torch.from_numpy(weights).to(kind.device), scores[:3, :1_000])
-    expected = np.sqrt(((weights[:, None] * powers(x)) ** 2).sum(axis=-1))
+    sums.importance(torch.from_numpy(weights).to(kind.device), scores[:3, :1_000], ALL, factors)
+    of_kinds = factors[kinds_of_sets(sets, 1_000)[0].all()]
+    expected = of_kinds * np.sqrt(((weights[:, None] * powers(x)) ** 2).sum(axis=-1))
     assert scores[:3, :1_000].cpu().numpy() == pytest.approx(expected, rel=kind.importance, abs=1e-6 * weight)
-    assert torch.equal(scores[:3, :1_000] == 0, x == -torch.inf)
+    is_zero = (x.cpu().numpy() == -np.inf) | (of_kinds == 0)
+    assert np.array_equal(scores[:3, :1_000].cpu().numpy() == 0, is_zero)
     assert (scores[3] == 7).all()
     assert (scores[:, 1_000:] == 7).all()
 
 
 def test_a_row_has_the_same_numbers_alone_and_among_others(kind: Kind):
     x = relative(logits(5_003, rows=6), kind)
-    sets = TokenSets.of([[np.arange(0, 5_003, step), np.arange(step)] for step in (1, 2, 50, 5_003, 7, 3)])
+    sets = [[np.arange(0, 5_003, step), np.arange(1, step, step)] for step in (1, 2, 50, 5_003, 7, 3)]
 
     def numbers(rows: list[int]) -> tuple[Tensor, Tensor, Tensor]:
-        sums, out = kind.make(TEMPERATURES, 5_003), torch.empty(len(rows), 5_003, device=kind.device)
+        table = table_of_sets([sets[row] for row in rows], 5_003)
+        sums, out = kind.make(TEMPERATURES, table), torch.empty(len(rows), 5_003, device=kind.device)
         totals = sums.totals(x[rows])
-        sums.importance(1 / totals, out)
-        return totals, sums.of_sets(x[rows], sets[np.array(rows)]), out
+        sums.importance(1 / totals, out, ALL, np.ones(3))
+        return totals, sums.of_kinds(ALL), out
 
     together = numbers([*range(6)])
     for row in range(6):
@@ -144,7 +168,7 @@ def test_a_histogram_has_precise_totals_the_same_in_any_order_of_the_tokens_and_
     x = relative(logits(3_000))
     assert totals(x).numpy()[:2] == pytest.approx(powers(x).sum(axis=1)[:2], rel=2e-7)  # few equal tokens in a row
     assert torch.equal(totals(x.flip(1)), totals(x))
-    histogram = HISTOGRAM.make(TEMPERATURES, 3_000)
+    histogram = HISTOGRAM.make(TEMPERATURES, no_kinds(5, 3_000))
     histogram.totals(relative(logits(3_000, rows=5, scale=100)))
     assert torch.equal(histogram.totals(x), totals(x))
 
@@ -152,11 +176,12 @@ def test_a_histogram_has_precise_totals_the_same_in_any_order_of_the_tokens_and_
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_masses_agree_with_those_of_the_histogram(kind: Kind, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch):
     some = torch.from_numpy(logits(3_000, rows=9)).to(dtype)
-    sets = TokenSets.of([(np.arange(row, 3_000, 5), np.array([row])) for row in range(9)])
-    weight, scores = torch.ones(9, 3, dtype=torch.float64), torch.empty(2, 9, 3_000)
-    histogram = tempered_masses(some, (0.0, 0.5, 1.5), sets, Generation(), weight, scores[0])
-    monkeypatch.setattr(tempered, "LogitHistogram", lambda temperatures, *_: kind.make(temperatures, 3_000))
-    found = tempered_masses(some, (0.0, 0.5, 1.5), sets, Generation(), weight, scores[1])
+    table = table_of_sets([(np.arange(row + 5, 3_000, 5), np.array([row])) for row in range(9)], 3_000)
+    weighted = [Weighted(torch.ones(9, 3, dtype=torch.float64), torch.empty(9, 3_000), np.ones(3)) for _ in range(2)]
+    scores = [each.importance for each in weighted]
+    histogram = tempered_masses(some, (0.0, 0.5, 1.5), table, Generation(), weighted=weighted[0])
+    monkeypatch.setattr(tempered, "LogitHistogram", lambda temperatures, table, _: kind.make(temperatures, table))
+    found = tempered_masses(some, (0.0, 0.5, 1.5), table, Generation(), weighted=weighted[1])
     assert found.log_total.numpy() == pytest.approx(histogram.log_total.numpy(), rel=0, abs=1e-6)
     assert found.shares.numpy() == pytest.approx(histogram.shares.numpy(), rel=0, abs=1e-6)
     assert scores[1].numpy() == pytest.approx(scores[0].numpy(), rel=0.06, abs=1e-7)
@@ -178,8 +203,8 @@ class _Kernels(TorchSums):
 
     factor, problem = 1.0, None
 
-    def __init__(self, temperatures: tuple[float, ...], device: torch.device) -> None:
-        super().__init__(temperatures)
+    def __init__(self, temperatures: tuple[float, ...], table: KindTable, device: torch.device) -> None:
+        super().__init__(temperatures, table)
 
     def totals(self, x: Tensor) -> Tensor:
         if self.problem:
@@ -199,7 +224,7 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> type[_Kernels]:
 
 
 def test_kernels_that_agree_with_torch_are_used(kernels: type[_Kernels], caplog: pytest.LogCaptureFixture):
-    assert type(cuda_sums(TEMPERATURES, 100, DEVICE)) is kernels
+    assert type(cuda_sums(TEMPERATURES, no_kinds(1, 100), DEVICE)) is kernels
     assert not caplog.messages
 
 
@@ -216,7 +241,7 @@ def test_kernels_that_fail_leave_the_sums_to_torch_and_one_warning(
 ):
     kernels.factor, kernels.problem = factor, problem
     with caplog.at_level(logging.WARNING):
-        assert [type(cuda_sums(TEMPERATURES, 100, DEVICE)) for _ in range(2)] == [TorchSums] * 2
+        assert [type(cuda_sums(TEMPERATURES, no_kinds(1, 100), DEVICE)) for _ in range(2)] == [TorchSums] * 2
     sentence = f"sums on {DEVICE} are slower, because Triton's kernels cannot be used: {reason}"
     assert caplog.messages == [sentence]
 
@@ -224,11 +249,11 @@ def test_kernels_that_fail_leave_the_sums_to_torch_and_one_warning(
 def test_memory_that_is_full_while_kernels_are_tried_says_nothing_about_them(kernels: type[_Kernels]):
     kernels.problem = torch.OutOfMemoryError("out of memory")
     with pytest.raises(torch.OutOfMemoryError):
-        cuda_sums(TEMPERATURES, 100, DEVICE)
+        cuda_sums(TEMPERATURES, no_kinds(1, 100), DEVICE)
     kernels.problem = None
-    assert type(cuda_sums(TEMPERATURES, 100, DEVICE)) is kernels
+    assert type(cuda_sums(TEMPERATURES, no_kinds(1, 100), DEVICE)) is kernels
 
 
 def test_without_triton_torch_computes_the_sums(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(vocabulary_sums, "triton", None)
-    assert type(cuda_sums(TEMPERATURES, 100, DEVICE)) is TorchSums
+    assert type(cuda_sums(TEMPERATURES, no_kinds(1, 100), DEVICE)) is TorchSums
