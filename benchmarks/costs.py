@@ -11,8 +11,8 @@ counted here of prefixes, kernels and waits. gpu.py says what a GPU took.
 The third table is of a model of almost no cost: one layer of width 64 with random weights, and a vocabulary of 128,000.
 It has the milliseconds of one processor core for a question of a block of 64, around the model and without torch's
 operators, which a GPU would execute. They are not executed here either; their results were recorded by a run in another
-process. With random weights it hardly writes a right answer; in the last row it is biased towards four cities, one of
-which is the accepted answer to each question.
+process. With random weights it hardly ever writes a right answer; in the last row it is biased towards four cities, one
+of which is the accepted answer to each question.
 """
 
 import ctypes
@@ -48,7 +48,7 @@ from robust_eval.model.base import Floats, Reply, Request
 from robust_eval.model.local import batching, device, draw, settings, tempered
 from robust_eval.model.local.device import sent
 from robust_eval.model.local.transformers_model import TransformersModel
-from robust_eval.model.local.vocabulary import KindTable
+from robust_eval.model.local.vocabulary import OTHER, KindTable
 from robust_eval.question import Question
 from robust_eval.sampler.exact import Exact
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
@@ -120,14 +120,14 @@ class CountedSums(tempered.LogitHistogram):
             super().__init__(temperatures, table, rows)
             of_all_states = usual.index_select(0, of_states)
         of_all_states.view(-1).index_copy_(0, places, kinds)
-        self._counter, self._prefixes, self._kinds = counter, len(table.states), table.count
+        self._counter, self._kinds = counter, table.count
 
     def totals(self, x: Tensor) -> Tensor:
         with self._counter.one_kernel(LOGIT * x.numel()):
             return super().totals(x)
 
     def of_kinds(self, part: slice) -> Tensor:
-        with self._counter.one_kernel(self._kinds * self._x.numel()):  # of logits, hardly any are read
+        with self._counter.one_kernel(self._kinds * self._x.numel()):  # and hardly any logits
             return super().of_kinds(part)
 
     def importance(self, weights: Tensor, out: Tensor, part: slice, factors: Floats) -> None:
@@ -135,9 +135,9 @@ class CountedSums(tempered.LogitHistogram):
         with self._counter.one_kernel((1 + 2 * LOGIT) * out.numel()):
             super().importance(weights, out, part, factors)
 
-    def likeliest(self, logits: Tensor, first: int) -> Tensor:
-        with self._counter.one_kernel((1 + self._kinds - first) * logits.numel()):
-            return super().likeliest(logits, first)
+    def likeliest(self, logits: Tensor, part: slice, first: int) -> Tensor:
+        with self._counter.one_kernel((1 + self._kinds - first + LOGIT * (first == OTHER)) * logits.numel()):
+            return super().likeliest(logits, part, first)
 
 
 def shape_of(model: CountedModel) -> Shape:
@@ -256,7 +256,7 @@ def no_cost(way: str, quick: bool) -> tuple[TransformersModel, list[Request]]:
     if way == KNOWN:
         head = network.get_output_embeddings()
         bias = torch.zeros(head.out_features)
-        likely = [small.tokenizer(f" {city}").input_ids[0] for city in CITIES]
+        likely = [small.tokenizer(f" {city}", add_special_tokens=False).input_ids[0] for city in CITIES]
         bias[[*likely, small.tokenizer.eos_token_id]] = BIAS
         head.bias = torch.nn.Parameter(bias, requires_grad=False)
         facts = [replace(fact, answers=(city,)) for fact, city in zip(facts, cycle(CITIES), strict=False)]

@@ -114,10 +114,10 @@ class AnswerMatcher:
         start = unified(text)
         verdicts = self._verdicts(prefix, text, start)
         tokens = self._decisive(prefix, text, start, texts, verdicts)
-        may_be_right = tokens if any(verdicts) else self._passing(prefix, start, tokens, texts)
+        to_judge = tokens if any(verdicts) else self._passing(prefix, start, tokens, texts)
         is_settled = any(verdicts) and self._settled(text + _NEXT_WORD)
         usual = _lexicon(texts).usual(verdicts, is_settled, self._delicate)
-        judged = self._judged_tokens(prefix, text, may_be_right, texts, verdicts)
+        judged = self._judged_tokens(prefix, text, to_judge, texts, verdicts)
         for token in self._begun(text, texts):
             if judged.get(token, usual.item(token)) == TokenVerdict.WRONG:
                 judged[token] = TokenVerdict.BEGUN
@@ -193,7 +193,9 @@ class AnswerMatcher:
         """Return the prefix that stands in for ``text``, which ends in an accepted answer; None if it does not."""
         if self._delicate:
             ending = _ENDING_IN_NUMBER.fullmatch(text)
-            if ending is None or self._accepted != (str(NUMBERS.get(ending[1], ending[1])),) or not self.right(text):
+            if ending is None or ending[1] == "zero":  # which is never multiplied
+                return None
+            if self._accepted != (str(NUMBERS.get(ending[1], ending[1])),) or not self.right(text):
                 return None
             return _StandIn.of_number(*ending.groups())
         ending = _ENDING_IN_WORD.fullmatch(text)
@@ -364,7 +366,7 @@ class _Lexicon:
         self.beginning_with = lru_cache(maxsize=1 << 14)(self._beginning_with)
 
     def _usual(self, verdicts: _Verdicts, is_settled: bool, delicate: bool) -> Kinds:
-        """Return the :class:`TokenVerdict` (V,) on nearly all tokens after a prefix with some verdicts.
+        """Return the :class:`TokenVerdict` (V,) on nearly all tokens after a prefix with these verdicts.
 
         ``is_settled``: another word leaves it right for good. ``delicate``: a number, a letter or a sign may change it.
         """
@@ -401,7 +403,7 @@ class _Lexicon:
 
     @cached_property
     def foreign(self) -> frozenset[int]:
-        """Tokens of whole characters, not all of them ASCII."""
+        """Tokens of complete characters, at least one of them not ASCII."""
         heads = enumerate(raw.split(b"\n", 1)[0].decode("utf-8", "replace") for raw in self._texts.raw)
         return frozenset(token for token, head in heads if not head.isascii() and "\ufffd" not in head)
 

@@ -55,7 +55,7 @@ def _tokens_by_letter(texts: TokenTexts, choices: int, strict: bool) -> list[Ids
 
 
 class TokenVerdict(IntEnum):
-    """TokenVerdict of a matcher on a next token after a prefix of an answer.
+    """Verdict of a matcher on a next token after a prefix of an answer.
 
     After ``BEGUN`` an accepted answer has begun, but is not complete. After ``RIGHT`` the answer is right if it ends;
     after ``DECIDED`` it is, and no continuation makes it wrong.

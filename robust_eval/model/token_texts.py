@@ -41,10 +41,11 @@ class TokenKinds(NamedTuple):
 
     @classmethod
     def of(cls, usual: Kinds, exceptions: Mapping[int, int]) -> "TokenKinds":
-        """Return the usual kinds of a vocabulary's tokens but for some tokens."""
-        tokens = sorted(exceptions)
-        kinds = np.fromiter(map(exceptions.__getitem__, tokens), dtype=np.uint8, count=len(tokens))
-        return cls(usual, np.array(tokens, dtype=np.intp), kinds)
+        """Return the usual kinds of a vocabulary's tokens, except those of some tokens."""
+        tokens = np.array(sorted(exceptions), dtype=np.intp)
+        kinds = np.fromiter(map(exceptions.__getitem__, tokens.tolist()), dtype=np.uint8, count=len(tokens))
+        differs = kinds != usual[tokens]
+        return cls(usual, tokens[differs], kinds[differs])
 
     def all(self) -> Kinds:
         """Return the kinds (V,) of all tokens of the vocabulary."""

@@ -110,7 +110,7 @@ class _Ended(NamedTuple):
 
     depth: int
     rows: Ids
-    kinds: Ids
+    kinds: Kinds
     masses: Floats
     tokens: Ids
     steps: Floats
@@ -258,7 +258,7 @@ class _Trees:
         self._wrong[trees] += np.add.reduceat(probability * wrong, starts)
         rows, columns = np.nonzero(summary.ends >= 0)
         masses = np.stack([right, wrong, OPEN_IS_RIGHT * open_], axis=1)[rows, columns] * weight[rows]
-        ends, end_kinds = summary.ends[rows, columns], np.array(ENDS)[columns]
+        ends, end_kinds = summary.ends[rows, columns], np.array(ENDS, dtype=np.uint8)[columns]
 
         likeliest, likeliest_scores, limits = self._likeliest(
             summary, weight, np.repeat(np.arange(len(trees)), counts), budgets
@@ -318,7 +318,7 @@ class _Trees:
         order, limits = np.concatenate(ranked), np.cumsum([0, *map(len, ranked)])
         return row[order] * self._size + summary.tokens.ravel()[order], summary.scores.ravel()[order], limits
 
-    def _finish(self, rows: Ids, kinds: Ids, tokens: Ids, last: bool) -> Ids:
+    def _finish(self, rows: Ids, kinds: Kinds, tokens: Ids, last: bool) -> Ids:
         """Return the finish (m,) of answers that end with ``tokens`` (m,) after ``rows`` (m,) of the level."""
         if last:
             return np.full(len(rows), LENGTH)
@@ -345,7 +345,7 @@ class _Trees:
             steps=steps,
             logprob=before.logprob[rows] + steps,
             weight=weight,
-            # the parent of an open one has counted it as right so often
+            # its parent has already counted this share of an open one as right
             value=np.where((kinds == OPEN)[:, None], -OPEN_IS_RIGHT * weight, 0.0),
             prior_sd=SDS[kinds],
             keep_probability=probability,
@@ -490,8 +490,9 @@ def enumerate_choices(
         exact = np.zeros(len(temperatures))
         curve = Curve(np.array(temperatures), accuracy, exact, accuracy, accuracy)
         weights = np.concatenate([shares, np.maximum(1 - shares.sum(axis=0, keepdims=True), 0)])[:, columns[1:]]
-        trials = np.flatnonzero(weights.any(axis=1))
-        tokens = likeliest[row, np.append(np.arange(len(choices)) + 1, OTHER)[trials]]
+        of_trials = likeliest[row, np.append(np.arange(len(choices)) + 1, OTHER)]
+        trials = np.flatnonzero(weights.any(axis=1) & (of_trials >= 0))  # by rounding, what is impossible may have some
+        tokens = of_trials[trials]
         rows = np.full(len(tokens), row)
         logprobs = tempered_logprobs(logits, rows, tokens, log_total, temperatures, generation)[:, columns, None]
         answers: list[tuple[int, ...]] = [(token,) for token in tokens.tolist()]

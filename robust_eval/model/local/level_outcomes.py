@@ -33,11 +33,11 @@ class Outcomes(NamedTuple):
     """Next-token outcomes of the n prefixes of a tree level, as arrays.
 
     ``log_total`` (n, T) and ``shares`` (n, 3, T) are the masses of the tokens of the kinds ``ENDS``; ``ends`` the
-    likeliest of each (n, 3), −1 if there is none. ``certain`` (s,) are the rows of the
-    prefixes that were kept with probability 1, as were all of their ancestors; ``tokens`` (s, k) are the likeliest
-    continuations of those, ``logits`` (s, k) theirs, −∞ beyond the last one, ``cut`` their mask (s · k, T) of
-    :func:`possible_masks`, if any, and ``scores`` (s, k) those for their expansion. ``highest`` (n,) are the largest
-    logits. ``largest`` are those of :meth:`TreeScores.largest` for t trees; empty after the last token.
+    likeliest of each (n, 3), −1 if there is none. ``certain`` (s,) are the rows of the prefixes that were kept with
+    probability 1, as were all of their ancestors; ``tokens`` (s, k) are the likeliest continuations of those,
+    ``logits`` (s, k) theirs, −∞ beyond the last one, ``cut`` their mask (s · k, T) of :func:`possible_masks`, if any,
+    and ``scores`` (s, k) those for their expansion. ``highest`` (n,) are the largest logits. ``largest`` are those of
+    :meth:`TreeScores.largest` for t trees; empty after the last token.
     """
 
     log_total: Floats

@@ -1,4 +1,4 @@
-"""Tempered probabilities of sets of next tokens at all temperatures t, from one pass over each row's logits x.
+"""Tempered probabilities of each kind of next tokens at all temperatures t, from one pass over each row's logits x.
 
 On the CPU, the logits of a row are counted in bins. Bins close to the largest logit are narrow, bins far below it are
 wide. With c the centre of a bin and d = x − c, exp(x / t) = exp(c / t) · (1 + d / t + d² / 2t² + …). So three sums in
@@ -188,7 +188,7 @@ def tempered_masses(
     Parameters
     ----------
     logits
-        (n, V).
+        (n, V), n above 0.
     temperatures
         (T,), above 0.
     table
@@ -213,16 +213,18 @@ def tempered_masses(
         powers = LogitHistogram(at, table, rows)
     totals: list[Tensor] = []
     sums: list[Tensor] = []
+    likeliest: list[Tensor] = []
     for start in range(0, len(logits), rows):
         part = slice(start, start + rows)
         x = logits[part].float() - highest[part, None]
         totals.append(powers.totals(x))
         sums.append(powers.of_kinds(part))
+        likeliest.append(powers.likeliest(logits[part], part, first))
         if weighted is not None:
             weights = weighted.weight[part] / totals[-1]
             powers.importance(weights, weighted.importance[part], part, weighted.factors)
     total = _joined(totals)
-    return Masses(total.log(), _joined(sums) / total[:, None], highest, powers.likeliest(logits, first))
+    return Masses(total.log(), _joined(sums) / total[:, None], highest, _joined(likeliest))
 
 
 def _joined(parts: Sequence[Tensor]) -> Tensor:
@@ -244,7 +246,9 @@ class _TruncatedPowers(KindSets):
         return torch.stack([row_sums(power) for power in self._powers], dim=-1)
 
     def of_kinds(self, part: slice) -> Tensor:
-        """Return (m, k, T) the sums of the powers in float64 over the tokens of each kind, of the same ``part``."""
+        """Return (m, k, T) the sums of the powers in float64 over the tokens of each kind above 0, after the ``part``
+        of the prefixes whose totals were computed last.
+        """
         powers, device = self._powers, self._powers[0].device
 
         def values(*at: Tensor) -> Tensor:

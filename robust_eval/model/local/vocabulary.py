@@ -1,4 +1,4 @@
-"""Vocabulary of a model as the parts of answers, the outcome of each next token, and the text of an answer."""
+"""Vocabulary of a model as the parts of answers, the kind of each next token, and the text of an answer."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -65,6 +65,7 @@ class Vocabulary:
         key = id(verdicts), blank and self.first_line, last
         if key not in self._usual_kinds:
             kinds = _LAST_KINDS[verdicts] if last else _KINDS[verdicts, self.are_ends(blank).view(np.uint8)]
+            kinds.flags.writeable = False  # others share it
             self._usual_kinds[key] = verdicts, kinds
         return self._usual_kinds[key][1]
 
@@ -153,11 +154,11 @@ class TokenSets:
 
 @dataclass(frozen=True)
 class KindTable:
-    """Kinds of the tokens of a vocabulary after each of n prefixes, 0 to ``count``.
+    """Kinds, 0 to ``count``, of a vocabulary's tokens after each of n prefixes.
 
-    Prefixes with the same kinds share one of s states. Of the kinds ``usual`` (u, V), each state has the row ``rows``
-    (s,), but for exceptions: m ``tokens`` (m,) of ``kinds`` (m,) after the states ``owners`` (m,), ascending.
-    ``states`` (n,) are those of the prefixes.
+    Prefixes with the same kinds share one of s states. State i has the kinds ``usual[rows[i]]`` of ``usual`` (u, V),
+    with m exceptions in all: ``tokens`` (m,) have ``kinds`` (m,) after the states ``owners`` (m,), in ascending order.
+    ``states`` (n,) are the states of the prefixes.
     """
 
     usual: Kinds
@@ -197,17 +198,16 @@ class KindTable:
         sought = states * self.usual.shape[1] + tokens
         place = np.searchsorted(exceptions, sought)
         is_exception = np.append(exceptions, -1)[place] == sought
-        return np.where(is_exception, np.append(self.kinds, 0)[place], self.usual[self.rows[states], tokens])
+        return np.where(is_exception, np.append(self.kinds, np.uint8(0))[place], self.usual[self.rows[states], tokens])
 
     @cached_property
     def sets(self) -> TokenSets:
         """Tokens of each kind above 0."""
         kinds = self.usual[self.rows]
         kinds.flat[self.places] = self.kinds
-        state, token = np.nonzero(kinds)
-        column = state * self.count + kinds[state, token] - 1
-        sizes = np.bincount(column, minlength=len(kinds) * self.count).reshape(len(kinds), self.count)
-        return TokenSets(sizes, token[np.argsort(column, kind="stable")], self.states)
+        sets = [np.flatnonzero(of_state == kind) for of_state in kinds for kind in range(1, self.count + 1)]
+        sizes = np.array([*map(len, sets)]).reshape(len(kinds), self.count)
+        return TokenSets(sizes, np.concatenate(sets), self.states)
 
 
 class NextTokenClassifier:

@@ -17,7 +17,7 @@ from torch import Tensor
 from robust_eval.error import first_line
 from robust_eval.model.base import Floats
 from robust_eval.model.local.device import is_out_of_memory, sent, to_device
-from robust_eval.model.local.vocabulary import OTHER, KindTable, TokenSets
+from robust_eval.model.local.vocabulary import OTHER, RIGHT, KindTable, TokenSets
 from robust_eval.model.token_texts import Ids, TokenKinds
 
 try:
@@ -96,16 +96,16 @@ class KindSets:
     def __init__(self, table: KindTable) -> None:
         self._sets = table.sets
 
-    def likeliest(self, logits: Tensor, first: int) -> Tensor:
-        """Return the likeliest tokens (n, …) of each kind from ``first`` on, after prefixes with logits (n, V): the
-        lowest of equals, −1 if none of a kind is possible.
+    def likeliest(self, logits: Tensor, part: slice, first: int) -> Tensor:
+        """Return the likeliest tokens (m, …) of each kind from ``first`` on, after a ``part`` of the prefixes with
+        logits (m, V): the lowest id among equals, −1 if no token of a kind is possible.
         """
-        rows, columns, ids = sent(logits.device, *self._sets.expanded())
-        sizes, size = (len(logits), self._sets.sizes.shape[1]), logits.shape[1]
-        place, values = rows * sizes[1] + columns, logits[rows, ids]
-        highest = values.new_full(sizes, -torch.inf).view(-1).scatter_reduce_(0, place, values, "amax")
+        rows, columns, ids = sent(logits.device, *self._sets[part].expanded())
+        shape, size = (len(logits), self._sets.sizes.shape[1]), logits.shape[1]
+        place, values = rows * shape[1] + columns, logits[rows, ids]
+        highest = values.new_full(shape, -torch.inf).view(-1).scatter_reduce_(0, place, values, "amax")
         candidates = ids.masked_fill((values < highest[place]) | (values == -torch.inf), size)
-        likeliest = ids.new_full(sizes, size).view(-1).scatter_reduce_(0, place, candidates, "amin").view(sizes)
+        likeliest = ids.new_full(shape, size).view(-1).scatter_reduce_(0, place, candidates, "amin").view(shape)
         likeliest.masked_fill_(likeliest == size, -1)
         if first > OTHER:
             return likeliest[:, first - 1 :]
@@ -133,14 +133,16 @@ class TorchSums(KindSets):
         return torch.stack([halved(self._powers(t)) for t in self._temperatures], dim=-1)
 
     def of_kinds(self, part: slice) -> Tensor:
-        """Return (m, k, T) Σ exp(x / t) in float64 over the tokens of each kind above 0, of the same ``part``."""
+        """Return (m, k, T) Σ exp(x / t) in float64 over the tokens of each kind above 0, after the ``part`` of the
+        prefixes whose totals were computed last.
+        """
         x, temperatures = self._x, to_device(np.array(self._temperatures), self._x.device)
         sets = self._sets[part]
         return set_sums(sets, lambda *at: (x[at].double()[:, None] / temperatures).exp_(), x.device, in_chunks=True)
 
     def importance(self, weights: Tensor, out: Tensor, part: slice, factors: Floats) -> None:
-        """Write to ``out`` (m, V) the root of Σ (w · exp(x / t))² over temperatures, ``weights`` (m, T), of the same
-        ``part``, times the factor of each token's kind.
+        """Write to ``out`` (m, V) the root of Σ (w · exp(x / t))² over temperatures, ``weights`` (m, T), times the
+        factor of each token's kind, after the ``part`` of the prefixes whose totals were computed last.
         """
         squares = torch.zeros_like(self._x, dtype=torch.float64)
         for t, weight in zip(self._temperatures, weights.T, strict=True):
@@ -194,11 +196,11 @@ class TritonSums:
         given = self._x, self._factors, weights.contiguous(), *self._of(part), of_kinds, out
         self._launch(_importance_kernel, grid, *given, out.stride(0), out.shape[1], **self._constants)
 
-    def likeliest(self, logits: Tensor, first: int) -> Tensor:
+    def likeliest(self, logits: Tensor, part: slice, first: int) -> Tensor:
         """Return the likeliest tokens of each kind by Triton; see :class:`KindSets`."""
         grid = len(logits), self._table.count + 1 - first
         out = logits.new_empty(grid, dtype=torch.int64)
-        given = logits.contiguous(), *self._of(slice(None)), out, first, logits.shape[1]
+        given = logits.contiguous(), *self._of(part), out, first, logits.shape[1]
         self._launch(_likeliest_kernel, grid, *given, block=TILE, num_warps=8)
         return out
 
@@ -246,7 +248,8 @@ def _check_kernels(temperatures: tuple[float, ...], size: int, device: torch.dev
         totals, of_kinds = sums.totals(x), sums.of_kinds(slice(None))
         importance = torch.empty_like(x)
         sums.importance(weights, importance, slice(None), factors)
-        results.append((totals, of_kinds, importance, sums.likeliest(x, OTHER)))
+        likeliest = torch.cat([sums.likeliest(x, slice(None), first) for first in (OTHER, RIGHT)], dim=1)
+        results.append((totals, of_kinds, importance, likeliest))
     for kernels, plain, tolerance in zip(*results, TOLERANCES, strict=True):
         if not torch.allclose(kernels, plain, rtol=tolerance, atol=1e-30):
             raise ArithmeticError(f"they differ from torch by more than {tolerance}")

@@ -101,12 +101,12 @@ def test_tokens_of_a_kind_are_summed_and_the_likeliest_found_however_many_they_a
         for row, pair in zip(x.cpu().numpy(), pairs, strict=True)
     ]
     for first in range(3):
-        assert sums.likeliest(x, first).tolist() == [row[first:] for row in likeliest]
-    assert sums.likeliest(x.bfloat16(), 1)[0].tolist() == likeliest[0][1:]
+        assert sums.likeliest(x, ALL, first).tolist() == [row[first:] for row in likeliest]
+    assert sums.likeliest(x.bfloat16(), ALL, 1)[0].tolist() == likeliest[0][1:]
     none = kind.make(TEMPERATURES, no_kinds(len(x), 9_001))
     none.totals(x)
     assert none.of_kinds(ALL).tolist() == [[[0.0] * len(TEMPERATURES)]] * len(x)
-    assert none.likeliest(x, 1).tolist() == [[-1]] * len(x)
+    assert none.likeliest(x, ALL, 1).tolist() == [[-1]] * len(x)
 
 
 def lowest_of_largest(x: np.ndarray, ids: np.ndarray) -> int:
