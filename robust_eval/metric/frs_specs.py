@@ -44,7 +44,7 @@ SURVIVAL = share_spec(
     comparison=ComparisonView(STEPS, "Unbroken facts", "share of facts unbroken beyond t", file="survival"),
 )
 """Curve of the facts that are not broken at a temperature or before it."""
-UNBROKEN = share_spec("frs.unbroken_share", "share of unbroken facts (each scores 1)", short="unbroken facts")
+UNBROKEN = share_spec("frs.unbroken_share", "share of facts unbroken at every t", short="unbroken facts")
 ACCURACY = share_spec(
     "accuracy",
     "accuracy",

@@ -105,10 +105,10 @@ def test_the_note_of_a_run_is_its_sentence_and_its_figures():
     page, html = rendered(run_note(result(3)))
     assert html.startswith("<ul>\n<li>2 of 3 questions were kept and asked again at rising temperatures.</li>\n")
     assert [row[0] for row in page.tables[0]] == [
-        *("metric", "mean FRS (d = 1)", "mean FRS (d = 2)", "share of unbroken facts (each scores 1)"),
+        *("metric", "mean FRS (d = 1)", "mean FRS (d = 2)", "share of facts unbroken at every t"),
         *("answer entropy (nats) at t = 0.2", "answer entropy (nats) at t = 1"),
     ]
-    assert page.tables[0][3] == ["share of unbroken facts (each scores 1)", "0.500", "0.250 to 0.750", ""]
+    assert page.tables[0][3] == ["share of facts unbroken at every t", "0.500", "0.250 to 0.750", ""]
     assert html.endswith("<p>The full report is report.html, under Artifacts.</p>\n")
 
 
@@ -130,7 +130,7 @@ def test_all_figures_of_a_run_are_in_a_table():
     rows = {row["metric"]: row for row in run_tables(run)["metrics"].to_pylist()}
     assert rows["frs.unbroken_share"] == {
         "metric": "frs.unbroken_share",
-        "label": "share of unbroken facts (each scores 1)",
+        "label": "share of facts unbroken at every t",
         "value": 0.5,
         "low": 0.25,
         "high": 0.75,

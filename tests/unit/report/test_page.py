@@ -292,7 +292,7 @@ def test_a_figure_of_many_digits_is_rounded_to_the_same_number_wherever_it_is_sh
 def test_the_headline_shows_what_a_person_wants_first(result: Result):
     assert [row[:4] for row in headline_rows(result.scores["frs"])] == [
         ("mean FRS (d = 1)", "0.560", "0.400 to 0.700", "5"),
-        ("share of unbroken facts (each scores 1)", "0.167", "0.000 to 0.400", "6"),
+        ("share of facts unbroken at every t", "0.167", "0.000 to 0.400", "6"),
         ("median breaking temperature", "unbroken", "", ""),
         ("broken facts", "4", "", ""),
         ("accuracy at t = 0.2", "0.800", "0.700 to 0.900", "6"),
