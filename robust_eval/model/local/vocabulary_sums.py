@@ -1,4 +1,4 @@
-"""Sums of exp(x / t) over the vocabulary in an order that depends on nothing but the number of terms, for CUDA.
+"""Sums of exp(x / t) over the vocabulary, for CUDA, in an order that depends on nothing but the tokens of each kind.
 
 So a row has the same sums alone and in any batch. Triton's kernels read the logits x once for all temperatures t, and
 once for the tokens of each kind. Where they cannot be used, torch's operations compute the same sums.
