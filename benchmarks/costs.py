@@ -48,7 +48,7 @@ from robust_eval.model.base import Floats, Reply, Request
 from robust_eval.model.local import batching, device, draw, settings, tempered
 from robust_eval.model.local.device import sent
 from robust_eval.model.local.transformers_model import TransformersModel
-from robust_eval.model.local.vocabulary import OTHER, KindTable
+from robust_eval.model.local.vocabulary import OTHER, OutcomeTable
 from robust_eval.question import Question
 from robust_eval.sampler.exact import Exact
 from robust_eval.sampler.temperature_sweep import TemperatureSweep
@@ -77,7 +77,7 @@ INITIALIZER_RANGE = 0.6
 """Standard deviation of the random weights: some tokens are likely, as of a real model."""
 CITIES, BIAS = ("Paris", "London", "Berlin", "Madrid"), 20.0
 """Answers towards which the model of almost no cost is biased, and by how much: many of its answers are right."""
-KNOWN = "exact_known"
+RIGHT_ANSWERS = "exact_right_answers"
 M_MMAP_MAX, M_TRIM_THRESHOLD = -4, -1
 """Options of glibc's mallopt."""
 
@@ -105,30 +105,30 @@ def main() -> None:
     console = Console(width=110)
     console.print(counters(figures, list(ways)))
     console.print(on_gpu(figures))
-    figures |= {f"{way}_around_ms": processor_milliseconds(way, options.quick) for way in (*ways, KNOWN)}
-    console.print(around(figures, [*ways, KNOWN]))
+    figures |= {f"{way}_around_ms": processor_milliseconds(way, options.quick) for way in (*ways, RIGHT_ANSWERS)}
+    console.print(around(figures, [*ways, RIGHT_ANSWERS]))
     write_figures(options.json, figures)
 
 
 class CountedSums(tempered.LogitHistogram):
     """Histogram that is counted as Triton's kernels, for which it stands in on the CPU."""
 
-    def __init__(self, counter: OpCounter, temperatures: Sequence[float], table: KindTable, rows: int) -> None:
-        arrays = table.usual, table.rows, table.places, table.kinds, table.states
-        usual, of_states, places, kinds, _ = sent(torch.device("cpu"), *arrays)  # as TritonSums does
+    def __init__(self, counter: OpCounter, temperatures: Sequence[float], table: OutcomeTable, rows: int) -> None:
+        arrays = table.usual, table.rows, table.places, table.outcomes, table.states
+        usual, of_states, places, outcomes, _ = sent(torch.device("cpu"), *arrays)  # as TritonSums does
         with counter.one_kernel(2 * len(table.rows) * table.usual.shape[1]):
             super().__init__(temperatures, table, rows)
             of_all_states = usual.index_select(0, of_states)
-        of_all_states.view(-1).index_copy_(0, places, kinds)
-        self._counter, self._kinds = counter, table.count
+        of_all_states.view(-1).index_copy_(0, places, outcomes)
+        self._counter, self._outcomes = counter, table.count
 
     def totals(self, x: Tensor) -> Tensor:
         with self._counter.one_kernel(LOGIT * x.numel()):
             return super().totals(x)
 
-    def of_kinds(self, part: slice) -> Tensor:
-        with self._counter.one_kernel(self._kinds * self._x.numel()):  # and hardly any logits
-            return super().of_kinds(part)
+    def of_outcomes(self, part: slice) -> Tensor:
+        with self._counter.one_kernel(self._outcomes * self._x.numel()):  # and hardly any logits
+            return super().of_outcomes(part)
 
     def importance(self, weights: Tensor, out: Tensor, part: slice, factors: Floats) -> None:
         sent(out.device, factors)
@@ -136,7 +136,7 @@ class CountedSums(tempered.LogitHistogram):
             super().importance(weights, out, part, factors)
 
     def likeliest(self, logits: Tensor, part: slice, first: int) -> Tensor:
-        with self._counter.one_kernel((1 + self._kinds - first + LOGIT * (first == OTHER)) * logits.numel()):
+        with self._counter.one_kernel((1 + self._outcomes - first + LOGIT * (first == OTHER)) * logits.numel()):
             return super().likeliest(logits, part, first)
 
 
@@ -195,7 +195,7 @@ def as_on_gpu(counter: OpCounter) -> Iterator[None]:
 
 
 def requests_of(way: str, asked: Sequence[Question], quick: bool) -> list[Request]:
-    if way in ("exact", KNOWN):
+    if way in ("exact", RIGHT_ANSWERS):
         return Exact(nodes=24 if quick else Exact.nodes).requests(asked, GRADER, 0)
     return TemperatureSweep(trials=2 if quick else 10).requests(asked, GRADER, 0)
 
@@ -253,7 +253,7 @@ def no_cost(way: str, quick: bool) -> tuple[TransformersModel, list[Request]]:
     torch.manual_seed(0)
     network = AutoModelForCausalLM.from_config(config).eval()
     network.generation_config = small.model.generation_config
-    if way == KNOWN:
+    if way == RIGHT_ANSWERS:
         head = network.get_output_embeddings()
         bias = torch.zeros(head.out_features)
         likely = [small.tokenizer(f" {city}", add_special_tokens=False).input_ids[0] for city in CITIES]
@@ -321,7 +321,7 @@ def around(figures: dict[str, Any], ways: Sequence[str]) -> Table:
     for column in ("way", "around the model, without operators"):
         shown.add_column(column, justify="right")
     for way in ways:
-        name = "exact, right answers" if way == KNOWN else way
+        name = "exact, right answers" if way == RIGHT_ANSWERS else way
         shown.add_row(name, f"{figures[f'{way}_around_ms']:.2f}")
     return shown
 

@@ -19,7 +19,7 @@ from robust_eval.model.generation import Generation
 from robust_eval.model.local.device import rows_per_batch
 from robust_eval.model.local.prefixes import Prefixes
 from robust_eval.model.local.tempered import tempered_logprobs, tempered_masses
-from robust_eval.model.local.vocabulary import BEGUN, RIGHT, WRONG, KindTable, NextTokenClassifier, Vocabulary
+from robust_eval.model.local.vocabulary import BEGUN, RIGHT, WRONG, NextTokenClassifier, OutcomeTable, Vocabulary
 
 Booleans = NDArray[np.bool_]
 Path = tuple[int, ...]
@@ -126,16 +126,16 @@ def _read(
     """
     assert request.matcher is not None
     classifier = NextTokenClassifier(request.matcher, vocabulary)
-    kinds = classifier.classify(texts, last)
-    table = KindTable.of(kinds, BEGUN)
+    outcomes = classifier.classify(texts, last)
+    table = OutcomeTable.of(outcomes, BEGUN)
     log_total, shares, _ = tempered_masses(logits, searches.temperatures, table, generation).arrays()
     right, wrong = shares[:, RIGHT - 1], shares[:, WRONG - 1]
     if last:
         nothing = np.empty(0, dtype=np.intp)
         return right, 1 - right, (nothing, nothing, np.empty((0, len(searches.temperatures))))
     goes_on = logits.clone()
-    for row, kind in enumerate(kinds):
-        ends = np.flatnonzero(np.isin(kind.all(), (RIGHT, WRONG)))
+    for row, outcome in enumerate(outcomes):
+        ends = np.flatnonzero(np.isin(outcome.all(), (RIGHT, WRONG)))
         goes_on[row, torch.from_numpy(ends).to(logits.device)] = -torch.inf
     likeliest = goes_on.topk(min(max(searches.most, *searches.widths), goes_on.shape[1]))
     place, rank = torch.nonzero(likeliest.values > -torch.inf, as_tuple=True)

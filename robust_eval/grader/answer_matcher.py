@@ -22,7 +22,15 @@ from robust_eval.grader.accepted_forms import compounds, holds, holds_compound, 
 from robust_eval.grader.letter_filter import NUMBER_OR_MONTH, WORDS_OF_NUMBERS, LetterFilter, is_delicate, letters_of
 from robust_eval.grader.prefix_state import PrefixStates
 from robust_eval.model.base import TokenVerdict
-from robust_eval.model.token_texts import Kinds, Mask, TokenKinds, TokenTexts, grouped, incomplete_bytes, is_boundary
+from robust_eval.model.token_texts import (
+    Mask,
+    NextTokenOutcomes,
+    OutcomeCodes,
+    TokenTexts,
+    grouped,
+    incomplete_bytes,
+    is_boundary,
+)
 from robust_eval.normalization import (
     ARTICLES,
     KEYS,
@@ -108,7 +116,7 @@ class AnswerMatcher:
                 return True
         return False
 
-    def next_tokens(self, prefix: bytes, texts: TokenTexts) -> TokenKinds:
+    def next_tokens(self, prefix: bytes, texts: TokenTexts) -> NextTokenOutcomes:
         """Return the :class:`TokenVerdict` on each token of a vocabulary after ``prefix``, which has no line break."""
         text = prefix.decode("utf-8", "replace")
         start = unified(text)
@@ -121,7 +129,7 @@ class AnswerMatcher:
         for token in self._begun(text, texts):
             if judged.get(token, usual.item(token)) == TokenVerdict.WRONG:
                 judged[token] = TokenVerdict.BEGUN
-        return TokenKinds.of(usual, judged)
+        return NextTokenOutcomes.of(usual, judged)
 
     def _verdicts(self, prefix: bytes, text: str, start: str) -> "_Verdicts":
         """Return the verdicts on a prefix, of which ``start`` is the unified text."""
@@ -365,7 +373,7 @@ class _Lexicon:
         self.single_letters = lru_cache(maxsize=1 << 10)(self._single_letters)
         self.beginning_with = lru_cache(maxsize=1 << 14)(self._beginning_with)
 
-    def _usual(self, verdicts: _Verdicts, is_settled: bool, delicate: bool) -> Kinds:
+    def _usual(self, verdicts: _Verdicts, is_settled: bool, delicate: bool) -> OutcomeCodes:
         """Return the :class:`TokenVerdict` (V,) on nearly all tokens after a prefix with these verdicts.
 
         ``is_settled``: another word leaves it right for good. ``delicate``: a number, a letter or a sign may change it.

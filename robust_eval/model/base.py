@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from robust_eval.error import UserError
-from robust_eval.model.token_texts import Ids, Mask, TokenKinds, TokenTexts
+from robust_eval.model.token_texts import Ids, Mask, NextTokenOutcomes, TokenTexts
 from robust_eval.prompt.prompt import Prompt
 from robust_eval.question import LETTERS
 from robust_eval.reader.letters import anchored_letter
@@ -82,7 +82,7 @@ class Matcher(Protocol):
     def next_state(self, state: bytes, token: bytes) -> bytes | None:
         """Return :meth:`state` of a prefix with one more token if that follows from its ``state`` before; else None."""
 
-    def next_tokens(self, prefix: bytes, texts: TokenTexts) -> TokenKinds:
+    def next_tokens(self, prefix: bytes, texts: TokenTexts) -> NextTokenOutcomes:
         """Return the :class:`TokenVerdict` on each token after ``prefix``, which has no line break."""
 
 

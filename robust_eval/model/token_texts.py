@@ -20,7 +20,7 @@ from robust_eval.normalization import UNSEGMENTED, unified
 
 Ids = NDArray[np.intp]
 Mask = NDArray[np.bool_]
-Kinds = NDArray[np.uint8]
+OutcomeCodes = NDArray[np.uint8]
 
 _REPLACEMENT = "\ufffd"
 _UNSEGMENTED = re.compile(f"[{UNSEGMENTED}]")
@@ -28,36 +28,36 @@ _ASCII_PIECES = re.compile(r"[^\s!-/:-@[-`{-~]+|.", re.DOTALL)
 _BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
-class TokenKinds(NamedTuple):
-    """Kind of each token of a vocabulary, as a number.
+class NextTokenOutcomes(NamedTuple):
+    """Outcome of each token of a vocabulary, as a number.
 
-    ``usual`` (V,), which others share, has the kinds of nearly all tokens; ``tokens`` (m,), ascending, have ``kinds``
-    (m,) instead.
+    ``usual`` (V,), which others share, has the outcomes of nearly all tokens; ``tokens`` (m,), ascending, have
+    ``outcomes`` (m,) instead.
     """
 
-    usual: Kinds
+    usual: OutcomeCodes
     tokens: Ids
-    kinds: Kinds
+    outcomes: OutcomeCodes
 
     @classmethod
-    def of(cls, usual: Kinds, exceptions: Mapping[int, int]) -> "TokenKinds":
-        """Return the usual kinds of a vocabulary's tokens, except those of some tokens."""
+    def of(cls, usual: OutcomeCodes, exceptions: Mapping[int, int]) -> "NextTokenOutcomes":
+        """Return the usual outcomes of a vocabulary's tokens, except those of some tokens."""
         tokens = np.array(sorted(exceptions), dtype=np.intp)
-        kinds = np.fromiter(map(exceptions.__getitem__, tokens.tolist()), dtype=np.uint8, count=len(tokens))
-        differs = kinds != usual[tokens]
-        return cls(usual, tokens[differs], kinds[differs])
+        outcomes = np.fromiter(map(exceptions.__getitem__, tokens.tolist()), dtype=np.uint8, count=len(tokens))
+        differs = outcomes != usual[tokens]
+        return cls(usual, tokens[differs], outcomes[differs])
 
-    def all(self) -> Kinds:
-        """Return the kinds (V,) of all tokens of the vocabulary."""
-        kinds = self.usual.copy()
-        kinds[self.tokens] = self.kinds
-        return kinds
+    def all(self) -> OutcomeCodes:
+        """Return the outcomes (V,) of all tokens of the vocabulary."""
+        outcomes = self.usual.copy()
+        outcomes[self.tokens] = self.outcomes
+        return outcomes
 
     def at(self, token: int) -> int:
-        """Return the kind of one token of the vocabulary."""
+        """Return the outcome of one token of the vocabulary."""
         place = int(np.searchsorted(self.tokens, token))
         is_exception = place < len(self.tokens) and self.tokens[place] == token
-        return int(self.kinds[place] if is_exception else self.usual[token])
+        return int(self.outcomes[place] if is_exception else self.usual[token])
 
 
 class TokenTexts:

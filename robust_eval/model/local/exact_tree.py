@@ -30,11 +30,11 @@ from robust_eval.model.local.vocabulary import (
     OTHER,
     RIGHT,
     WRONG,
-    KindTable,
     NextTokenClassifier,
+    OutcomeTable,
     Vocabulary,
 )
-from robust_eval.model.token_texts import Ids, Kinds, TokenKinds
+from robust_eval.model.token_texts import Ids, NextTokenOutcomes, OutcomeCodes
 
 OPEN_IS_RIGHT = 0.95
 """Prior probability that an unfinished answer that is right so far stays right ("Paris" may become "Parisian"). The
@@ -91,12 +91,12 @@ class TreeLevel:
 
 class _Children(NamedTuple):
     """Children of a batch of prefixes, m of them: their flat places (m,) in (rows × tokens of the padded vocabulary),
-    the ``kinds`` (m,) of their last tokens, the probability (m,) of keeping each, and the log-probabilities (m, T) of
+    ``outcomes`` (m,) of their last tokens, the probability (m,) of keeping each, and the log-probabilities (m, T) of
     their last tokens.
     """
 
     places: Ids
-    kinds: Kinds
+    outcomes: OutcomeCodes
     probability: Floats
     logprobs: Floats
 
@@ -104,13 +104,13 @@ class _Children(NamedTuple):
 class _Ended(NamedTuple):
     """Answers that end at a batch of prefixes, m of them, each of which represents all with the same end.
 
-    The prefixes have ``depth`` tokens, and are ``rows`` (m,) of their level. ``kinds`` (m,), ``masses`` (m, T),
+    The prefixes have ``depth`` tokens, and are ``rows`` (m,) of their level. ``outcomes`` (m,), ``masses`` (m, T),
     ``tokens`` (m,) and ``steps`` (m, T) are those of the last token, and ``finish`` (m,) places in ``FINISH_REASONS``.
     """
 
     depth: int
     rows: Ids
-    kinds: Kinds
+    outcomes: OutcomeCodes
     masses: Floats
     tokens: Ids
     steps: Floats
@@ -202,7 +202,7 @@ class _Trees:
         for step in range(self._depth):
             level, last = self._level, step == self._depth - 1
             classes = (self._classifiers[tree].classify(level.texts[of], last) for tree, of in _runs(level.tree))
-            kinds = [*chain.from_iterable(classes)]
+            of_prefixes = [*chain.from_iterable(classes)]
             children = []
             for first, end in self._batches(batch_rows):
                 occurred: list[list[int]] = []
@@ -210,7 +210,9 @@ class _Trees:
                     pairs = zip(level.tree[first:end].tolist(), level.tokens[first:end].tolist(), strict=True)
                     occurred = [[*prompts[tree], *tokens] for tree, tokens in pairs]
                 batch_logits = self._generation.penalized(logits[first:end], occurred)
-                children.append(self._children(step, first, batch_logits, KindTable.of(kinds[first:end], BEGUN)))
+                children.append(
+                    self._children(step, first, batch_logits, OutcomeTable.of(of_prefixes[first:end], BEGUN))
+                )
             self._descend(_Children(*map(np.concatenate, zip(*children, strict=True))))
             if not len(self._level):
                 break
@@ -226,7 +228,7 @@ class _Trees:
             end = of_tree.stop
         yield first, end
 
-    def _children(self, step: int, first: int, logits: Tensor, table: KindTable) -> _Children:
+    def _children(self, step: int, first: int, logits: Tensor, table: OutcomeTable) -> _Children:
         """Count the answers that end at a batch of prefixes, the rows from ``first``; return the kept longer prefixes.
 
         ``logits`` (n, V) follow the prefixes. After the last token there are no longer ones. The device is waited for
@@ -258,7 +260,7 @@ class _Trees:
         self._wrong[trees] += np.add.reduceat(probability * wrong, starts)
         rows, columns = np.nonzero(summary.ends >= 0)
         masses = np.stack([right, wrong, OPEN_IS_RIGHT * open_], axis=1)[rows, columns] * weight[rows]
-        ends, end_kinds = summary.ends[rows, columns], np.array(ENDS, dtype=np.uint8)[columns]
+        ends, end_outcomes = summary.ends[rows, columns], np.array(ENDS, dtype=np.uint8)[columns]
 
         likeliest, likeliest_scores, limits = self._likeliest(
             summary, weight, np.repeat(np.arange(len(trees)), counts), budgets
@@ -289,11 +291,11 @@ class _Trees:
             np.divide(rest[1] * draws[:, None], rest[2][:, None], out=random, where=drawn)
         keep_probability = np.concatenate([np.ones(len(kept)), np.minimum(random, 1).ravel()])
         ended = len(rows)
-        finish = self._finish(first + rows, end_kinds, ends, last)
-        self._ended.append(_Ended(step, first + rows, end_kinds, masses, ends, logprobs[:ended], finish))
+        finish = self._finish(first + rows, end_outcomes, ends, last)
+        self._ended.append(_Ended(step, first + rows, end_outcomes, masses, ends, logprobs[:ended], finish))
         sample = ThinnedSample.of(place[ended:].astype(np.intp), keep_probability)
-        kinds = table.at(*np.divmod(sample.index, size))
-        return _Children(sample.index + first * size, kinds, sample.probability, logprobs[ended:][sample.place])
+        kept_outcomes = table.at(*np.divmod(sample.index, size))
+        return _Children(sample.index + first * size, kept_outcomes, sample.probability, logprobs[ended:][sample.place])
 
     def _likeliest(self, summary: Outcomes, weight: Floats, owner: Ids, budgets: Ids) -> tuple[Ids, Floats, Ids]:
         """Return the flat places of the likeliest longer prefixes of each tree, by their mean probability at the
@@ -318,19 +320,19 @@ class _Trees:
         order, limits = np.concatenate(ranked), np.cumsum([0, *map(len, ranked)])
         return row[order] * self._size + summary.tokens.ravel()[order], summary.scores.ravel()[order], limits
 
-    def _finish(self, rows: Ids, kinds: Kinds, tokens: Ids, last: bool) -> Ids:
+    def _finish(self, rows: Ids, outcomes: OutcomeCodes, tokens: Ids, last: bool) -> Ids:
         """Return the finish (m,) of answers that end with ``tokens`` (m,) after ``rows`` (m,) of the level."""
         if last:
             return np.full(len(rows), LENGTH)
-        finish = np.where(kinds == WRONG, STOP, CLOSED)
-        for place in np.flatnonzero(kinds == RIGHT):
+        finish = np.where(outcomes == WRONG, STOP, CLOSED)
+        for place in np.flatnonzero(outcomes == RIGHT):
             if _holds(self._vocabulary.ending(self._level.texts[rows[place]]), tokens[place]):
                 finish[place] = STOP
         return finish
 
     def _descend(self, children: _Children) -> None:
         """Make the kept longer prefixes the current level."""
-        places, kinds, probability, steps = children
+        places, outcomes, probability, steps = children
         rows, tokens = np.divmod(places, self._size)
         before = self._level
         weight = before.weight[rows] * np.exp(steps) / probability[:, None]
@@ -346,8 +348,8 @@ class _Trees:
             logprob=before.logprob[rows] + steps,
             weight=weight,
             # its parent has already counted this share of an open one as right
-            value=np.where((kinds == OPEN)[:, None], -OPEN_IS_RIGHT * weight, 0.0),
-            prior_sd=SDS[kinds],
+            value=np.where((outcomes == OPEN)[:, None], -OPEN_IS_RIGHT * weight, 0.0),
+            prior_sd=SDS[outcomes],
             keep_probability=probability,
             ancestor_probability=before.ancestor_probability[rows] * before.keep_probability[rows],
         )
@@ -364,7 +366,7 @@ class _Trees:
         roots = self._levels[0].value
 
         trees = np.concatenate([self._levels[ended.depth].tree[ended.rows] for ended in self._ended])
-        right = np.concatenate([ended.kinds != WRONG for ended in self._ended])
+        right = np.concatenate([ended.outcomes != WRONG for ended in self._ended])
         masses = np.concatenate([ended.masses for ended in self._ended])
         order = np.lexsort((~right, trees))  # right answers of each tree first
         trees, right = trees[order], right[order]
@@ -473,12 +475,12 @@ def enumerate_choices(
     temperatures = requests[0].enumeration.temperatures
     sets = [request.enumeration.choices.tokens(vocabulary.texts) for request in requests]  # type: ignore[union-attr]
     none = np.zeros(len(vocabulary.ends), dtype=np.uint8)
-    kinds = [
-        TokenKinds.of(none, {token: 1 + choice for choice, ids in enumerate(choices) for token in ids.tolist()})
+    outcomes = [
+        NextTokenOutcomes.of(none, {token: 1 + choice for choice, ids in enumerate(choices) for token in ids.tolist()})
         for choices in sets
     ]
     logits = generation.penalized(prefixes.roots(prompts)[:], [list(prompt) for prompt in prompts])
-    table = KindTable.of(kinds, max(map(len, sets)))
+    table = OutcomeTable.of(outcomes, max(map(len, sets)))
     log_total, all_shares, likeliest = tempered_masses(logits, temperatures, table, generation, OTHER).arrays()
     refuse_undefined(log_total)
     trees = []

@@ -16,23 +16,23 @@ from robust_eval.model.local.device import fetched, to_device
 from robust_eval.model.local.draw import refuse_undefined
 from robust_eval.model.local.tempered import Weighted, possible_masks, tempered_masses
 from robust_eval.model.local.thinning import TreeScores, score_blocks, topk
-from robust_eval.model.local.vocabulary import BEGUN, OPEN, OTHER, RIGHT, WRONG, KindTable
+from robust_eval.model.local.vocabulary import BEGUN, OPEN, OTHER, RIGHT, WRONG, OutcomeTable
 from robust_eval.model.token_texts import Ids
 
 ENDS = RIGHT, WRONG, OPEN
-"""Kinds of tokens that end an answer, or may end it."""
+"""Outcomes of tokens that end an answer, or may end it."""
 SD_OPEN, SD_BEGUN, SD_OTHER = 0.12, 0.8, 0.15
 """Prior standard deviations of the verdict on an answer: right already but unfinished, begun with a right answer, and
 any other. They decide the allocation of the nodes, and stand in for prefixes without a sample."""
 SDS = np.zeros(1 + BEGUN)
 SDS[[OTHER, OPEN, BEGUN]] = SD_OTHER, SD_OPEN, SD_BEGUN
-"""Standard deviations after a token of each kind; no answer continues after an end."""
+"""Standard deviations after a token with each outcome; no answer continues after an end."""
 
 
 class Outcomes(NamedTuple):
     """Next-token outcomes of the n prefixes of a tree level, as arrays.
 
-    ``log_total`` (n, T) and ``shares`` (n, 3, T) are the masses of the tokens of the kinds ``ENDS``; ``ends`` the
+    ``log_total`` (n, T) and ``shares`` (n, 3, T) are the masses of the tokens of the outcomes ``ENDS``; ``ends`` the
     likeliest of each (n, 3), −1 if there is none. ``certain`` (s,) are the rows of the prefixes that were kept with
     probability 1, as were all of their ancestors; ``tokens`` (s, k) are the likeliest continuations of those,
     ``logits`` (s, k) theirs, −∞ beyond the last one, ``cut`` their mask (s · k, T) of :func:`possible_masks`, if any,
@@ -54,7 +54,7 @@ class Outcomes(NamedTuple):
 
 def outcomes(
     logits: Tensor,
-    table: KindTable,
+    table: OutcomeTable,
     weight: Floats | None,
     certain: Ids,
     count: int,
@@ -73,7 +73,7 @@ def outcomes(
     logits
         (n, V), those after the prefixes.
     table
-        Kinds of the tokens after each prefix.
+        Outcomes of the tokens after each prefix.
     weight
         (n, T) weights of the prefixes at each temperature; None if the next token is the last.
     certain, count
@@ -111,7 +111,7 @@ def outcomes(
     return Outcomes(
         log_total,
         shares,
-        ends.astype(np.intp)[:, [RIGHT, OTHER, OPEN] if weight is None else [kind - RIGHT for kind in ENDS]],
+        ends.astype(np.intp)[:, [RIGHT, OTHER, OPEN] if weight is None else [outcome - RIGHT for outcome in ENDS]],
         certain,
         top_ids.astype(np.intp),
         top,

@@ -1,4 +1,4 @@
-"""Tempered probabilities of each kind of next tokens at all temperatures t, from one pass over each row's logits x.
+"""Tempered probabilities of next-token outcomes at all temperatures t, from one pass over each row's logits x.
 
 On the CPU, the logits of a row are counted in bins. Bins close to the largest logit are narrow, bins far below it are
 wide. With c the centre of a bin and d = x − c, exp(x / t) = exp(c / t) · (1 + d / t + d² / 2t² + …). So three sums in
@@ -19,8 +19,8 @@ from robust_eval.model.base import Floats
 from robust_eval.model.generation import Generation
 from robust_eval.model.local.device import fetched, to_device
 from robust_eval.model.local.draw import EPSILON
-from robust_eval.model.local.vocabulary import RIGHT, KindTable, TokenSets
-from robust_eval.model.local.vocabulary_sums import KindSets, TorchSums, TritonSums, cuda_sums, row_sums, set_sums
+from robust_eval.model.local.vocabulary import RIGHT, OutcomeTable, TokenSets
+from robust_eval.model.local.vocabulary_sums import OutcomeSets, TorchSums, TritonSums, cuda_sums, row_sums, set_sums
 from robust_eval.model.token_texts import Ids
 
 FRACTION = 7
@@ -68,10 +68,10 @@ def _powers(temperatures: tuple[float, ...]) -> _Powers:
     return _Powers(t.float(), of_sums, (power**2).T.contiguous())
 
 
-class LogitHistogram(KindSets):
+class LogitHistogram(OutcomeSets):
     """Histogram of logits in bins, for sums at all temperatures on the CPU; one buffer serves blocks of ``rows``."""
 
-    def __init__(self, temperatures: Sequence[float], table: KindTable, rows: int) -> None:
+    def __init__(self, temperatures: Sequence[float], table: OutcomeTable, rows: int) -> None:
         super().__init__(table)
         is_few = self._sets.sizes < HISTOGRAM_MIN_TOKENS
         few = self._sets.tokens[np.repeat(is_few.ravel(), self._sets.sizes.ravel())]
@@ -101,8 +101,8 @@ class LogitHistogram(KindSets):
         self._count(bins, moment, self._sums.zero_()[:, :m])
         return (torch.cat(tuple(self._sums), dim=1) @ self._powers.of_sums)[:m]
 
-    def of_kinds(self, part: slice) -> Tensor:
-        """Return (m, k, T) Σ exp(x / t) in float64 over the tokens of each kind above 0, after the ``part`` of the
+    def of_outcomes(self, part: slice) -> Tensor:
+        """Return (m, k, T) Σ exp(x / t) in float64 over the tokens with each outcome above 0, after the ``part`` of the
         prefixes that was counted last.
         """
         x, temperatures, sets = self._x, self._powers.temperatures, self._sets[part]
@@ -129,8 +129,8 @@ class LogitHistogram(KindSets):
 
     def importance(self, weights: Tensor, out: Tensor, part: slice, factors: Floats) -> None:
         """Write to ``out`` (m, V), by bins, the root of Σ (w · exp(x / t))² over temperatures, ``weights`` (m, T),
-        times the factor of each token's kind, after the ``part`` that was counted last. Tokens of one bin are taken to
-        be alike.
+        times the factor of each token's outcome, after the ``part`` that was counted last. Tokens of one bin are taken
+        to be alike.
         """
         table = (weights.square() @ self._powers.squared).sqrt_().to(out.dtype)
         torch.gather(table, 1, self._bin[: len(out)], out=out)
@@ -147,8 +147,8 @@ class Masses:
     """Tempered probability masses of n prefixes at T temperatures, on the logits' device.
 
     ``log_total`` (n, T) is log Σ exp(x / t) over the vocabulary, x the logits less ``highest`` (n,), the row's largest;
-    ``shares`` (n, k, T) is the probability of the tokens of each kind above 0, and ``likeliest`` (n, …) the likeliest
-    token of each kind that was asked for, −1 if none is possible.
+    ``shares`` (n, k, T) is the probability of each outcome above 0, and ``likeliest`` (n, …) the likeliest token with
+    each outcome that was asked for, −1 if none is possible.
     """
 
     log_total: Tensor
@@ -166,8 +166,8 @@ class Weighted(NamedTuple):
     """Weights of n prefixes at T temperatures, and the importance of the tokens after them.
 
     The ``importance`` (n, V), which is overwritten, is the root of the sum, over temperatures, of the squared product
-    of a token's probability and the ``weight`` (n, T) of its prefix, in float64, times the factor of its kind in
-    ``factors`` (1 + k,). On the CPU, tokens of a kind with nearly equal logits have the same.
+    of a token's probability and the ``weight`` (n, T) of its prefix, in float64, times the factor of its outcome in
+    ``factors`` (1 + k,). On the CPU, tokens of a outcome with nearly equal logits have the same.
     """
 
     weight: Tensor
@@ -178,12 +178,12 @@ class Weighted(NamedTuple):
 def tempered_masses(
     logits: Tensor,
     temperatures: Sequence[float],
-    table: KindTable,
+    table: OutcomeTable,
     generation: Generation,
     first: int = RIGHT,
     weighted: Weighted | None = None,
 ) -> Masses:
-    """Return tempered probabilities of the next tokens of each kind, and write the importance of each token.
+    """Return tempered probabilities of the next tokens with each outcome, and write the importance of each token.
 
     Parameters
     ----------
@@ -192,11 +192,11 @@ def tempered_masses(
     temperatures
         (T,), above 0.
     table
-        Kinds of the tokens after the n prefixes.
+        Outcomes of the tokens after the n prefixes.
     generation
         Truncation at each temperature.
     first
-        The likeliest token is found for each kind from this one on.
+        The likeliest token is found for each outcome from this one on.
     weighted
         Weights of the prefixes, and where the importance of each token is written.
     """
@@ -218,7 +218,7 @@ def tempered_masses(
         part = slice(start, start + rows)
         x = logits[part].float() - highest[part, None]
         totals.append(powers.totals(x))
-        sums.append(powers.of_kinds(part))
+        sums.append(powers.of_outcomes(part))
         likeliest.append(powers.likeliest(logits[part], part, first))
         if weighted is not None:
             weights = weighted.weight[part] / totals[-1]
@@ -232,10 +232,10 @@ def _joined(parts: Sequence[Tensor]) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat([*parts])
 
 
-class _TruncatedPowers(KindSets):
+class _TruncatedPowers(OutcomeSets):
     """Tempered powers exp(x / t) of a block of logits at each temperature, 0 for tokens that the truncation cuts."""
 
-    def __init__(self, temperatures: Sequence[float], table: KindTable, generation: Generation) -> None:
+    def __init__(self, temperatures: Sequence[float], table: OutcomeTable, generation: Generation) -> None:
         super().__init__(table)
         self._temperatures, self._generation = temperatures, generation
         self._powers: list[Tensor] = []
@@ -245,9 +245,9 @@ class _TruncatedPowers(KindSets):
         self._powers = [self._generation.truncated(x / t).exp_() for t in self._temperatures]
         return torch.stack([row_sums(power) for power in self._powers], dim=-1)
 
-    def of_kinds(self, part: slice) -> Tensor:
-        """Return (m, k, T) the sums of the powers in float64 over the tokens of each kind above 0, after the ``part``
-        of the prefixes whose totals were computed last.
+    def of_outcomes(self, part: slice) -> Tensor:
+        """Return (m, k, T) the sums of the powers in float64 over the tokens with each outcome above 0, after the
+        ``part`` of the prefixes whose totals were computed last.
         """
         powers, device = self._powers, self._powers[0].device
 
@@ -258,7 +258,7 @@ class _TruncatedPowers(KindSets):
 
     def importance(self, weights: Tensor, out: Tensor, part: slice, factors: Floats) -> None:
         """Write to ``out`` (m, V) the root of Σ (w · power)² over temperatures, with the ``weights`` w (m, T), times
-        the factor of each token's kind.
+        the factor of each token's outcome.
         """
         squares = [
             (power * weight.to(power.dtype)[:, None]).square_()

@@ -1,4 +1,4 @@
-"""Vocabulary of a model as the parts of answers, the kind of each next token, and the text of an answer."""
+"""Vocabulary of a model as the parts of answers, the outcome of each next token, and the text of an answer."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from robust_eval.model.base import Matcher, TokenVerdict
-from robust_eval.model.token_texts import Ids, Kinds, Mask, TokenKinds, TokenTexts, token_texts
+from robust_eval.model.token_texts import Ids, Mask, NextTokenOutcomes, OutcomeCodes, TokenTexts, token_texts
 
 
 @dataclass(frozen=True)
@@ -60,18 +60,18 @@ class Vocabulary:
             mask[ids] = True
         return masks[0], masks[1]
 
-    def usual_kinds(self, verdicts: Kinds, blank: bool, last: bool) -> Kinds:
-        """Return the kinds (V,) of tokens with usual ``verdicts`` (V,) after an answer that is ``blank`` or not."""
+    def usual_outcomes(self, verdicts: OutcomeCodes, blank: bool, last: bool) -> OutcomeCodes:
+        """Return the outcomes (V,) of tokens with usual ``verdicts`` (V,) after an answer that is ``blank`` or not."""
         key = id(verdicts), blank and self.first_line, last
-        if key not in self._usual_kinds:
-            kinds = _LAST_KINDS[verdicts] if last else _KINDS[verdicts, self.are_ends(blank).view(np.uint8)]
-            kinds.flags.writeable = False  # others share it
-            self._usual_kinds[key] = verdicts, kinds
-        return self._usual_kinds[key][1]
+        if key not in self._usual_outcomes:
+            outcomes = _LAST_OUTCOMES[verdicts] if last else _OUTCOMES[verdicts, self.are_ends(blank).view(np.uint8)]
+            outcomes.flags.writeable = False  # others share it
+            self._usual_outcomes[key] = verdicts, outcomes
+        return self._usual_outcomes[key][1]
 
     @cached_property
-    def _usual_kinds(self) -> dict[tuple[int, bool, bool], tuple[Kinds, Kinds]]:
-        """Usual verdicts and kinds, by identity of the former, which the table keeps alive."""
+    def _usual_outcomes(self) -> dict[tuple[int, bool, bool], tuple[OutcomeCodes, OutcomeCodes]]:
+        """Usual verdicts and outcomes, by identity of the former, which the table keeps alive."""
         return {}
 
     def stopping(self, text: bytes) -> Ids:
@@ -108,14 +108,14 @@ class Vocabulary:
 
 
 OTHER, RIGHT, WRONG, OPEN, BEGUN = range(5)
-"""Kinds of a next token. ``RIGHT`` ones end the answer and it is right, or no continuation can make it wrong. ``WRONG``
-ones end it and it is not right. After ``OPEN`` ones it is right if it ends, but a continuation may be wrong. After
-``BEGUN`` ones a right answer has begun; after ``OTHER`` ones it is unfinished, and not right. Last tokens of an answer
-that do not make it right are ``OTHER``."""
-_KINDS = np.array([[OTHER, WRONG], [BEGUN, WRONG], [OPEN, RIGHT], [RIGHT, RIGHT]], dtype=np.uint8)
-"""Kind of a token with each :class:`TokenVerdict`, if it does not end an answer, and if it does."""
-_LAST_KINDS = np.array([OTHER, OTHER, RIGHT, RIGHT], dtype=np.uint8)
-"""Kind of the last token of an answer with each verdict."""
+"""Outcomes of next tokens. ``RIGHT`` ones end the answer and it is right, or no continuation can make it wrong.
+``WRONG`` ones end it and it is not right. After ``OPEN`` ones it is right if it ends, but a continuation may be wrong.
+After ``BEGUN`` ones a right answer has begun; after ``OTHER`` ones it is unfinished, and not right. Last tokens of an
+answer that do not make it right are ``OTHER``."""
+_OUTCOMES = np.array([[OTHER, WRONG], [BEGUN, WRONG], [OPEN, RIGHT], [RIGHT, RIGHT]], dtype=np.uint8)
+"""Outcome of a token with each :class:`TokenVerdict`, if it does not end an answer, and if it does."""
+_LAST_OUTCOMES = np.array([OTHER, OTHER, RIGHT, RIGHT], dtype=np.uint8)
+"""Outcome of the last token of an answer with each verdict."""
 
 
 @dataclass(frozen=True)
@@ -153,25 +153,25 @@ class TokenSets:
 
 
 @dataclass(frozen=True)
-class KindTable:
-    """Kinds, 0 to ``count``, of a vocabulary's tokens after each of n prefixes.
+class OutcomeTable:
+    """Outcomes, 0 to ``count``, of a vocabulary's tokens after each of n prefixes.
 
-    Prefixes with the same kinds share one of s states. State i has the kinds ``usual[rows[i]]`` of ``usual`` (u, V),
-    with m exceptions in all: ``tokens`` (m,) have ``kinds`` (m,) after the states ``owners`` (m,), in ascending order.
-    ``states`` (n,) are the states of the prefixes.
+    Prefixes with the same outcomes share one of s states. State i has the outcomes ``usual[rows[i]]`` of ``usual``
+    (u, V), with m exceptions in all: ``tokens`` (m,) have ``outcomes`` (m,) after the states ``owners`` (m,), in
+    ascending order. ``states`` (n,) are the states of the prefixes.
     """
 
-    usual: Kinds
+    usual: OutcomeCodes
     rows: Ids
     owners: Ids
     tokens: Ids
-    kinds: Kinds
+    outcomes: OutcomeCodes
     states: Ids
     count: int
 
     @classmethod
-    def of(cls, prefixes: Sequence[TokenKinds], count: int) -> "KindTable":
-        """Return the kinds of the next tokens after each prefix; those with the same object have one state."""
+    def of(cls, prefixes: Sequence[NextTokenOutcomes], count: int) -> "OutcomeTable":
+        """Return the outcomes of the next tokens after each prefix; those with the same object have one state."""
         identities = [*map(id, prefixes)]
         states = dict(zip(identities, prefixes, strict=True))
         usual = {id(state.usual): state.usual for state in states.values()}
@@ -182,31 +182,33 @@ class KindTable:
             rows=np.array([row[id(state.usual)] for state in states.values()]),
             owners=np.repeat(np.arange(len(states)), [len(state.tokens) for state in states.values()]),
             tokens=np.concatenate([state.tokens for state in states.values()]),
-            kinds=np.concatenate([state.kinds for state in states.values()]),
+            outcomes=np.concatenate([state.outcomes for state in states.values()]),
             states=np.fromiter(map(place.__getitem__, identities), dtype=np.intp, count=len(prefixes)),
             count=count,
         )
 
     @property
     def places(self) -> Ids:
-        """Places (m,) of the exceptions in the kinds (s, V) of all states."""
+        """Places (m,) of the exceptions in the outcomes (s, V) of all states."""
         return np.asarray(self.owners * self.usual.shape[1] + self.tokens)
 
-    def at(self, prefixes: Ids, tokens: Ids) -> Kinds:
-        """Return the kinds (k,) of ``tokens`` (k,) after ``prefixes`` (k,)."""
+    def at(self, prefixes: Ids, tokens: Ids) -> OutcomeCodes:
+        """Return the outcomes (k,) of ``tokens`` (k,) after ``prefixes`` (k,)."""
         states, exceptions = self.states[prefixes], self.places
         sought = states * self.usual.shape[1] + tokens
         place = np.searchsorted(exceptions, sought)
         is_exception = np.append(exceptions, -1)[place] == sought
-        return np.where(is_exception, np.append(self.kinds, np.uint8(0))[place], self.usual[self.rows[states], tokens])
+        return np.where(
+            is_exception, np.append(self.outcomes, np.uint8(0))[place], self.usual[self.rows[states], tokens]
+        )
 
     @cached_property
     def sets(self) -> TokenSets:
-        """Tokens of each kind above 0."""
-        kinds = self.usual[self.rows]
-        kinds.flat[self.places] = self.kinds
-        sets = [np.flatnonzero(of_state == kind) for of_state in kinds for kind in range(1, self.count + 1)]
-        sizes = np.array([*map(len, sets)]).reshape(len(kinds), self.count)
+        """Tokens of each outcome above 0."""
+        outcomes = self.usual[self.rows]
+        outcomes.flat[self.places] = self.outcomes
+        sets = [np.flatnonzero(of_state == outcome) for of_state in outcomes for outcome in range(1, self.count + 1)]
+        sizes = np.array([*map(len, sets)]).reshape(len(outcomes), self.count)
         return TokenSets(sizes, np.concatenate(sets), self.states)
 
 
@@ -216,12 +218,12 @@ class NextTokenClassifier:
     def __init__(self, matcher: Matcher, vocabulary: Vocabulary) -> None:
         self._matcher = matcher
         self._vocabulary = vocabulary
-        self._verdicts: dict[bytes, TokenKinds] = {}
-        self._kinds: dict[tuple[bytes, bool, bool], TokenKinds] = {}
+        self._verdicts: dict[bytes, NextTokenOutcomes] = {}
+        self._outcomes: dict[tuple[bytes, bool, bool], NextTokenOutcomes] = {}
         self._states: dict[bytes, bytes] = {}
 
-    def classify(self, texts: Sequence[bytes], last: bool) -> list[TokenKinds]:
-        """Return the kinds of the next tokens after each of some texts; ``last``: only one token follows."""
+    def classify(self, texts: Sequence[bytes], last: bool) -> list[NextTokenOutcomes]:
+        """Return the outcomes of the next tokens after each of some texts; ``last``: only one token follows."""
         return [self._classify(text, last) for text in texts]
 
     def decides(self, text: bytes, token: int) -> bool:
@@ -248,12 +250,12 @@ class NextTokenClassifier:
         if derived is not None:
             self._states[whole] = derived
 
-    def _classify(self, text: bytes, last: bool) -> TokenKinds:
+    def _classify(self, text: bytes, last: bool) -> NextTokenOutcomes:
         state = self._state(text)
         key = (text if self._vocabulary.stop else state, not text.strip(), last)
-        if key not in self._kinds:
-            self._kinds[key] = self._classified(text, state, last)
-        return self._kinds[key]
+        if key not in self._outcomes:
+            self._outcomes[key] = self._classified(text, state, last)
+        return self._outcomes[key]
 
     def _state(self, text: bytes) -> bytes:
         if text not in self._states:
@@ -261,13 +263,13 @@ class NextTokenClassifier:
             self._states[text] = answer if self._vocabulary.stop else self._matcher.state(answer)
         return self._states[text]
 
-    def _of_state(self, state: bytes) -> TokenKinds:
+    def _of_state(self, state: bytes) -> NextTokenOutcomes:
         """Return the matcher's verdicts on the next tokens after the prefixes of a state."""
         if state not in self._verdicts:
             self._verdicts[state] = self._matcher.next_tokens(state, self._vocabulary.texts)
         return self._verdicts[state]
 
-    def _classified(self, text: bytes, state: bytes, last: bool) -> TokenKinds:
+    def _classified(self, text: bytes, state: bytes, last: bool) -> NextTokenOutcomes:
         vocabulary, (usual, tokens, verdicts) = self._vocabulary, self._of_state(state)
         is_blank = not text.strip()
         is_end = vocabulary.are_ends(is_blank)[tokens]
@@ -279,8 +281,8 @@ class NextTokenClassifier:
             tokens, first = np.unique(np.concatenate([stopping, tokens]), return_index=True)
             verdicts = np.concatenate([stopped, verdicts])[first]
             is_end = np.concatenate([np.ones(len(stopping), dtype=bool), is_end])[first]
-        kinds = _LAST_KINDS[verdicts] if last else _KINDS[verdicts, is_end.view(np.uint8)]
-        return TokenKinds(vocabulary.usual_kinds(usual, is_blank, last), tokens, kinds)
+        outcomes = _LAST_OUTCOMES[verdicts] if last else _OUTCOMES[verdicts, is_end.view(np.uint8)]
+        return NextTokenOutcomes(vocabulary.usual_outcomes(usual, is_blank, last), tokens, outcomes)
 
 
 class AnswerTexts:

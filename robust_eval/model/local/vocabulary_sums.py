@@ -1,7 +1,7 @@
-"""Sums of exp(x / t) over the vocabulary, for CUDA, in an order that depends on nothing but the tokens of each kind.
+"""Sums of exp(x / t) over the vocabulary, for CUDA, in an order that depends only on the tokens of a sum.
 
 So a row has the same sums alone and in any batch. Triton's kernels read the logits x once for all temperatures t, and
-once for the tokens of each kind. Where they cannot be used, torch's operations compute the same sums.
+once for the tokens with each outcome. Where they cannot be used, torch's operations compute the same sums.
 """
 
 import logging
@@ -17,8 +17,8 @@ from torch import Tensor
 from robust_eval.error import first_line
 from robust_eval.model.base import Floats
 from robust_eval.model.local.device import is_out_of_memory, sent, to_device
-from robust_eval.model.local.vocabulary import OTHER, RIGHT, KindTable, TokenSets
-from robust_eval.model.token_texts import Ids, TokenKinds
+from robust_eval.model.local.vocabulary import OTHER, RIGHT, OutcomeTable, TokenSets
+from robust_eval.model.token_texts import Ids, NextTokenOutcomes
 
 try:
     import triton
@@ -33,7 +33,7 @@ CHUNK = 64
 TILE = 8192
 """Number of powers, tokens × temperatures, that a program of a kernel holds at once."""
 TOLERANCES = 1e-6, 1e-6, 1e-5, 0.0
-"""Maximum relative errors of a kernel's totals, sums over kinds, importance, and likeliest tokens."""
+"""Maximum relative errors of a kernel's totals, sums over outcomes, importance, and likeliest tokens."""
 
 
 def row_sums(values: Tensor) -> Tensor:
@@ -90,15 +90,15 @@ def halved(terms: Tensor) -> Tensor:
     return terms[:, 0].clone()  # which does not hold the memory of the terms
 
 
-class KindSets:
-    """Operations on the tokens of each kind after n prefixes, by torch."""
+class OutcomeSets:
+    """Operations on the tokens with each outcome after n prefixes, by torch."""
 
-    def __init__(self, table: KindTable) -> None:
+    def __init__(self, table: OutcomeTable) -> None:
         self._sets = table.sets
 
     def likeliest(self, logits: Tensor, part: slice, first: int) -> Tensor:
-        """Return the likeliest tokens (m, …) of each kind from ``first`` on, after a ``part`` of the prefixes with
-        logits (m, V): the lowest id among equals, −1 if no token of a kind is possible.
+        """Return the likeliest tokens (m, …) of each outcome from ``first`` on, after a ``part`` of the prefixes with
+        logits (m, V): the lowest id among equals, −1 if no token of a outcome is possible.
         """
         rows, columns, ids = sent(logits.device, *self._sets[part].expanded())
         shape, size = (len(logits), self._sets.sizes.shape[1]), logits.shape[1]
@@ -113,17 +113,17 @@ class KindSets:
         return torch.cat([other.masked_fill_(largest == -torch.inf, -1), likeliest], dim=1)
 
     def scale(self, scores: Tensor, part: slice, factors: Floats) -> None:
-        """Multiply the scores (m, V) of tokens after a ``part`` of the prefixes by the factor of each token's kind."""
+        """Multiply the scores (m, V) of tokens after a ``part`` of the prefixes by the factors of their outcomes."""
         rows, columns, ids = self._sets[part].expanded()
         row, token, factor = sent(scores.device, rows, ids, factors[1 + columns].astype(np.float32))
         scaled = scores[row, token] * factor
         scores.mul_(float(factors[OTHER])).index_put_((row, token), scaled)
 
 
-class TorchSums(KindSets):
+class TorchSums(OutcomeSets):
     """Sums over the vocabulary for blocks of n prefixes by torch's operations, in float64."""
 
-    def __init__(self, temperatures: Sequence[float], table: KindTable) -> None:
+    def __init__(self, temperatures: Sequence[float], table: OutcomeTable) -> None:
         super().__init__(table)
         self._temperatures = temperatures
 
@@ -132,8 +132,8 @@ class TorchSums(KindSets):
         self._x = x
         return torch.stack([halved(self._powers(t)) for t in self._temperatures], dim=-1)
 
-    def of_kinds(self, part: slice) -> Tensor:
-        """Return (m, k, T) Σ exp(x / t) in float64 over the tokens of each kind above 0, after the ``part`` of the
+    def of_outcomes(self, part: slice) -> Tensor:
+        """Return (m, k, T) Σ exp(x / t) in float64 over the tokens with each outcome above 0, after the ``part`` of the
         prefixes whose totals were computed last.
         """
         x, temperatures = self._x, to_device(np.array(self._temperatures), self._x.device)
@@ -142,7 +142,7 @@ class TorchSums(KindSets):
 
     def importance(self, weights: Tensor, out: Tensor, part: slice, factors: Floats) -> None:
         """Write to ``out`` (m, V) the root of Σ (w · exp(x / t))² over temperatures, ``weights`` (m, T), times the
-        factor of each token's kind, after the ``part`` of the prefixes whose totals were computed last.
+        factor of each token's outcome, after the ``part`` of the prefixes whose totals were computed last.
         """
         squares = torch.zeros_like(self._x, dtype=torch.float64)
         for t, weight in zip(self._temperatures, weights.T, strict=True):
@@ -155,18 +155,18 @@ class TorchSums(KindSets):
 
 
 class TritonSums:
-    """Sums over the vocabulary by Triton's kernels: a program for each row, kind of tokens in a row, or tile of a row.
+    """Sums over the vocabulary by Triton's kernels: a program for each row, outcome in a row, or tile of a row.
 
     Powers are float32, and their sums float64.
     """
 
-    def __init__(self, temperatures: Sequence[float], table: KindTable, device: torch.device) -> None:
+    def __init__(self, temperatures: Sequence[float], table: OutcomeTable, device: torch.device) -> None:
         self._table, self._count = table, len(temperatures)
-        usual, rows, places, kinds, self._states = sent(
-            device, table.usual, table.rows, table.places, table.kinds, table.states
+        usual, rows, places, outcomes, self._states = sent(
+            device, table.usual, table.rows, table.places, table.outcomes, table.states
         )
-        self._kinds = usual.index_select(0, rows)  # of all states
-        self._kinds.view(-1).index_copy_(0, places, kinds)
+        self._outcomes = usual.index_select(0, rows)  # of all states
+        self._outcomes.view(-1).index_copy_(0, places, outcomes)
         padded = triton.next_power_of_2(self._count)
         exponents = np.log2(np.e) / np.array(temperatures)
         factors = np.zeros((2, padded), dtype=np.float32)
@@ -182,22 +182,22 @@ class TritonSums:
         self._launch(_totals_kernel, (len(x),), self._x, self._factors, out, x.shape[1], **self._constants)
         return out
 
-    def of_kinds(self, part: slice) -> Tensor:
-        """Return sums over the tokens of each kind by Triton; see :class:`TorchSums`."""
+    def of_outcomes(self, part: slice) -> Tensor:
+        """Return sums over the tokens with each outcome by Triton; see :class:`TorchSums`."""
         x, grid = self._x, (len(self._x), self._table.count)
         out = x.new_empty((*grid, self._count), dtype=torch.float64)
-        self._launch(_kinds_kernel, grid, x, self._factors, *self._of(part), out, x.shape[1], **self._constants)
+        self._launch(_outcomes_kernel, grid, x, self._factors, *self._of(part), out, x.shape[1], **self._constants)
         return out
 
     def importance(self, weights: Tensor, out: Tensor, part: slice, factors: Floats) -> None:
         """Write the importance of the vocabulary's tokens by Triton; see :class:`TorchSums`."""
         grid = len(out), triton.cdiv(out.shape[1], self._constants["block"])
-        of_kinds = to_device(factors.astype(np.float32), out.device)
-        given = self._x, self._factors, weights.contiguous(), *self._of(part), of_kinds, out
+        of_outcomes = to_device(factors.astype(np.float32), out.device)
+        given = self._x, self._factors, weights.contiguous(), *self._of(part), of_outcomes, out
         self._launch(_importance_kernel, grid, *given, out.stride(0), out.shape[1], **self._constants)
 
     def likeliest(self, logits: Tensor, part: slice, first: int) -> Tensor:
-        """Return the likeliest tokens of each kind by Triton; see :class:`KindSets`."""
+        """Return the likeliest tokens with each outcome by Triton; see :class:`OutcomeSets`."""
         grid = len(logits), self._table.count + 1 - first
         out = logits.new_empty(grid, dtype=torch.int64)
         given = logits.contiguous(), *self._of(part), out, first, logits.shape[1]
@@ -205,15 +205,15 @@ class TritonSums:
         return out
 
     def _of(self, part: slice) -> tuple[Tensor, Tensor]:
-        """Return the states (m,) of a part of the prefixes, and the kinds (s, V) of the tokens after each state."""
-        return self._states[part], self._kinds
+        """Return the states (m,) of a part of the prefixes, and the outcomes (s, V) of the tokens after each state."""
+        return self._states[part], self._outcomes
 
     def _launch(self, kernel: Any, grid: tuple[int, ...], *given: Any, **constants: Any) -> None:
-        with torch.cuda.device(self._kinds.get_device()):
+        with torch.cuda.device(self._outcomes.get_device()):
             kernel[grid](*given, **constants)
 
 
-def cuda_sums(temperatures: Sequence[float], table: KindTable, device: torch.device) -> TorchSums | TritonSums:
+def cuda_sums(temperatures: Sequence[float], table: OutcomeTable, device: torch.device) -> TorchSums | TritonSums:
     """Return sums over the vocabulary: by Triton's kernels, or by torch's operations if Triton is missing or its
     kernels fail.
     """
@@ -241,15 +241,17 @@ def _check_kernels(temperatures: tuple[float, ...], size: int, device: torch.dev
     x -= x.amax(dim=-1, keepdim=True)
     weights, factors = to_device(random.random((2, len(temperatures))), device), np.array([1, 0, 2.0])
     usual = np.zeros(size, dtype=np.uint8)
-    few, many = (TokenKinds.of(usual, exceptions) for exceptions in ({0: 2}, dict.fromkeys(range(0, size, 3), 1)))
-    table = KindTable.of([many, few], 2)
+    few, many = (
+        NextTokenOutcomes.of(usual, exceptions) for exceptions in ({0: 2}, dict.fromkeys(range(0, size, 3), 1))
+    )
+    table = OutcomeTable.of([many, few], 2)
     results = []
     for sums in (TritonSums(temperatures, table, device), TorchSums(temperatures, table)):
-        totals, of_kinds = sums.totals(x), sums.of_kinds(slice(None))
+        totals, of_outcomes = sums.totals(x), sums.of_outcomes(slice(None))
         importance = torch.empty_like(x)
         sums.importance(weights, importance, slice(None), factors)
         likeliest = torch.cat([sums.likeliest(x, slice(None), first) for first in (OTHER, RIGHT)], dim=1)
-        results.append((totals, of_kinds, importance, likeliest))
+        results.append((totals, of_outcomes, importance, likeliest))
     for kernels, plain, tolerance in zip(*results, TOLERANCES, strict=True):
         if not torch.allclose(kernels, plain, rtol=tolerance, atol=1e-30):
             raise ArithmeticError(f"they differ from torch by more than {tolerance}")
@@ -287,11 +289,11 @@ if triton is not None:
         tl.store(out + row * count + t, tl.sum(total, axis=0), mask=t < count)
 
     @_jit
-    def _kinds_kernel(
+    def _outcomes_kernel(
         logits: tl.tensor,
         factors: tl.tensor,
         states: tl.tensor,
-        kinds: tl.tensor,
+        outcomes: tl.tensor,
         out: tl.tensor,
         size: tl.tensor,
         count: tl.constexpr,
@@ -303,9 +305,9 @@ if triton is not None:
         total = tl.zeros((block, padded), tl.float64)
         for start in range(0, size, block):
             token = start + tl.arange(0, block)
-            is_kind = tl.load(kinds + state * size + token, mask=token < size, other=0) == column + 1
-            if tl.max(is_kind.to(tl.int32), axis=0) > 0:  # most tiles have none
-                x = tl.load(logits + row * size + token, mask=is_kind, other=-1e30)
+            has_outcome = tl.load(outcomes + state * size + token, mask=token < size, other=0) == column + 1
+            if tl.max(has_outcome.to(tl.int32), axis=0) > 0:  # most tiles have none
+                x = tl.load(logits + row * size + token, mask=has_outcome, other=-1e30)
                 total += _powers(x, factors, padded).to(tl.float64)
         place = (row * tl.num_programs(1) + column) * count + t
         tl.store(out + place, tl.sum(total, axis=0), mask=t < count)
@@ -314,7 +316,7 @@ if triton is not None:
     def _likeliest_kernel(
         logits: tl.tensor,
         states: tl.tensor,
-        kinds: tl.tensor,
+        outcomes: tl.tensor,
         out: tl.tensor,
         first: tl.tensor,
         size: tl.tensor,
@@ -325,8 +327,8 @@ if triton is not None:
         highest, likeliest = tl.full((block,), float("-inf"), tl.float32), tl.full((block,), 2**31 - 1, tl.int32)
         for start in range(0, size, block):
             token = start + tl.arange(0, block)
-            is_kind = tl.load(kinds + state * size + token, mask=token < size, other=255) == first + column
-            x = tl.load(logits + row * size + token, mask=is_kind, other=float("-inf")).to(tl.float32)
+            has_outcome = tl.load(outcomes + state * size + token, mask=token < size, other=255) == first + column
+            x = tl.load(logits + row * size + token, mask=has_outcome, other=float("-inf")).to(tl.float32)
             likeliest = tl.where(x > highest, token, likeliest)
             highest = tl.maximum(x, highest)
         largest = tl.max(highest, axis=0)
@@ -339,8 +341,8 @@ if triton is not None:
         factors: tl.tensor,
         weights: tl.tensor,
         states: tl.tensor,
-        kinds: tl.tensor,
-        of_kinds: tl.tensor,
+        outcomes: tl.tensor,
+        of_outcomes: tl.tensor,
         out: tl.tensor,
         stride: tl.tensor,
         size: tl.tensor,
@@ -354,5 +356,5 @@ if triton is not None:
         x = tl.load(logits + row * size + token, mask=token < size, other=-1e30)
         weighted = _powers(x, factors, padded) * weight.to(tl.float32)[None, :]
         root = tl.sqrt(tl.sum(weighted * weighted, axis=1))  # of squares that are not 0 in float32, thanks to 2⁴⁰
-        kind = tl.load(kinds + tl.load(states + row) * size + token, mask=token < size, other=0)
-        tl.store(out + row * stride + token, root * (2.0**-40 * tl.load(of_kinds + kind)), mask=token < size)
+        outcome = tl.load(outcomes + tl.load(states + row) * size + token, mask=token < size, other=0)
+        tl.store(out + row * stride + token, root * (2.0**-40 * tl.load(of_outcomes + outcome)), mask=token < size)

@@ -10,7 +10,7 @@ from robust_eval.grader.answer_matcher import AnswerMatcher
 from robust_eval.grader.matching import Matching
 from robust_eval.model.base import TokenVerdict
 from robust_eval.model.local.transformers_model import TransformersModel
-from robust_eval.model.token_texts import Kinds, TokenTexts
+from robust_eval.model.token_texts import OutcomeCodes, TokenTexts
 from robust_eval.normalization import forms, normalize, unified
 from robust_eval.numerals import LARGE_NUMBERS, NUMBERS, ORDINALS, ROMAN
 from robust_eval.question import Question
@@ -62,7 +62,7 @@ def texts(embedded: TransformersModel) -> TokenTexts:
 
 
 @cache
-def verdicts(answers: tuple[str, ...], prefix: bytes, texts: TokenTexts) -> Kinds:
+def verdicts(answers: tuple[str, ...], prefix: bytes, texts: TokenTexts) -> OutcomeCodes:
     """Judge the tokens once for all tests, which takes seconds after a number."""
     return matcher(*answers).next_tokens(prefix, texts).all()
 

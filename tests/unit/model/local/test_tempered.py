@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from kind_tables import kinds_of_sets, table_of_sets
+from outcome_tables import outcomes_of_sets, table_of_sets
 from torch import Tensor
 
 from robust_eval.model.generation import Generation
@@ -45,11 +45,11 @@ def test_the_mass_of_a_kind_is_the_sum_of_its_probabilities_and_the_total_relati
         expected = [[row[ids].sum() for ids in sets] for row, sets in zip(p, SETS, strict=True)]
         assert shares[:, :, index] == pytest.approx(np.array(expected), abs=2e-6)
         assert log_total[:, index] == pytest.approx(-np.log(p.max(axis=1)), abs=2e-6)  # exp(0) / total
-    kinds = np.array([each.all() for each in kinds_of_sets(SETS, SIZE)])
-    for row, kind in np.ndindex(*likeliest.shape):
-        tokens = np.flatnonzero(kinds[row] == kind)
+    outcomes = np.array([each.all() for each in outcomes_of_sets(SETS, SIZE)])
+    for row, outcome in np.ndindex(*likeliest.shape):
+        tokens = np.flatnonzero(outcomes[row] == outcome)
         expected = tokens[LOGITS[row, tokens].argmax()] if len(tokens) else -1
-        assert likeliest[row, kind] == expected
+        assert likeliest[row, outcome] == expected
 
 
 @pytest.mark.parametrize("cut", CUTS.values(), ids=CUTS)
@@ -77,7 +77,7 @@ def test_the_importance_of_a_token_is_the_root_of_its_squared_weighted_probabili
     found = tempered_masses(LOGITS, TEMPERATURES, TABLE, cut, weighted=weighted)
     alone = tempered_masses(LOGITS, TEMPERATURES, TABLE, cut)
     p = np.stack([softmax(LOGITS, temperature, cut) for temperature in TEMPERATURES], axis=-1)
-    factors = FACTORS[[each.all() for each in kinds_of_sets(SETS, SIZE)]]
+    factors = FACTORS[[each.all() for each in outcomes_of_sets(SETS, SIZE)]]
     expected = factors * np.sqrt(((weight[:, None] * p) ** 2).sum(axis=-1))
     likely = expected > 1e-6
     assert importance.numpy()[likely] == pytest.approx(expected[likely], rel=0.06)

@@ -20,12 +20,12 @@ from robust_eval.model.local.vocabulary import (
     RIGHT,
     WRONG,
     AnswerTexts,
-    KindTable,
     NextTokenClassifier,
+    OutcomeTable,
     TokenSets,
     Vocabulary,
 )
-from robust_eval.model.token_texts import TokenKinds, TokenTexts
+from robust_eval.model.token_texts import NextTokenOutcomes, TokenTexts
 
 PROPERTY = settings(max_examples=200, deadline=None, database=None, derandomize=True)
 END = 0
@@ -152,18 +152,18 @@ def test_the_answer_is_the_first_line_up_to_a_stop_string(
 
 @PROPERTY
 @given(st.lists(st.lists(st.integers(0, 3), min_size=9, max_size=9), min_size=1, max_size=6), st.data())
-def test_a_table_has_the_kinds_of_each_prefix(kinds: list[list[int]], data: st.DataObject):
-    usual = [np.array(kinds[0], dtype=np.uint8), np.zeros(9, dtype=np.uint8)]
-    states = [TokenKinds.of(usual[row % 2], dict(enumerate(of_state))) for row, of_state in enumerate(kinds)]
-    states.append(TokenKinds.of(usual[0], {}))
-    places = data.draw(st.lists(st.integers(0, len(kinds)), min_size=1, max_size=8))
-    expected = [[*kinds, kinds[0]][place] for place in places]
-    table = KindTable.of([states[place] for place in places], 3)
+def test_a_table_has_the_kinds_of_each_prefix(outcomes: list[list[int]], data: st.DataObject):
+    usual = [np.array(outcomes[0], dtype=np.uint8), np.zeros(9, dtype=np.uint8)]
+    states = [NextTokenOutcomes.of(usual[row % 2], dict(enumerate(of_state))) for row, of_state in enumerate(outcomes)]
+    states.append(NextTokenOutcomes.of(usual[0], {}))
+    places = data.draw(st.lists(st.integers(0, len(outcomes)), min_size=1, max_size=8))
+    expected = [[*outcomes, outcomes[0]][place] for place in places]
+    table = OutcomeTable.of([states[place] for place in places], 3)
     assert len(table.rows) == len({*places})
     for row, (place, of_row) in enumerate(zip(places, expected, strict=True)):
         assert states[place].all().tolist() == [states[place].at(token) for token in range(9)] == of_row
         assert table.at(np.full(9, row), np.arange(9)).tolist() == of_row
-    sets = [[[token for token in range(9) if of_row[token] == kind] for kind in (1, 2, 3)] for of_row in expected]
+    sets = [[[token for token in range(9) if of_row[token] == outcome] for outcome in (1, 2, 3)] for of_row in expected]
     assert as_lists(table.sets) == sets
     first, end = data.draw(st.integers(0, 7)), data.draw(st.integers(0, 7))
     assert as_lists(table.sets[first:end]) == sets[first:end]
@@ -178,14 +178,14 @@ def as_lists(sets: TokenSets) -> list[list[list[int]]]:
 
 def test_the_kind_of_a_token_follows_from_its_verdict_and_from_where_an_answer_ends():
     pieces = [b"", b" Paris", b" Rome", b"\n", b" Par", b"is", b"!"]
-    kinds = {
+    outcomes = {
         (b"", False): {b" Paris": OPEN, b"": WRONG, b"\n": WRONG, b" Par": BEGUN},
         (b" Paris", False): {b"": RIGHT, b"\n": RIGHT, b"!": RIGHT, b" Rome": RIGHT, b"is": OTHER},
         (b" Par", True): {b"is": RIGHT, b"": OTHER, b" Rome": OTHER},
         (b" Paris!", False): {b"!": RIGHT, b"": RIGHT},
         (b" Rome!", False): {b"!": WRONG, b" Rome": OTHER},
     }
-    for (text, last), expected in kinds.items():
+    for (text, last), expected in outcomes.items():
         stop = (b"!!",) if b"!" in text else ()
         classifier = NextTokenClassifier(AnswerMatcher(("paris",)), vocabulary(stop, pieces=pieces))
         (found,) = classifier.classify([text], last)

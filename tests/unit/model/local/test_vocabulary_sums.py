@@ -8,14 +8,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kind_tables import kinds_of_sets, table_of_sets
+from outcome_tables import outcomes_of_sets, table_of_sets
 from torch import Tensor
 
 from robust_eval.model.generation import Generation
 from robust_eval.model.local import tempered, vocabulary_sums
 from robust_eval.model.local.draw import EPSILON
 from robust_eval.model.local.tempered import HISTOGRAM_MIN_TOKENS, LogitHistogram, Weighted, tempered_masses
-from robust_eval.model.local.vocabulary import KindTable
+from robust_eval.model.local.vocabulary import OutcomeTable
 from robust_eval.model.local.vocabulary_sums import CHUNK, TorchSums, TritonSums, chunked, cuda_sums
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")  # Triton interprets its kernels on the CPU
@@ -28,7 +28,7 @@ class Kind(NamedTuple):
     A histogram knows the ``importance`` of a token only as far as its bins tell tokens apart.
     """
 
-    make: Callable[[tuple[float, ...], KindTable], Any]
+    make: Callable[[tuple[float, ...], OutcomeTable], Any]
     device: torch.device = DEVICE
     totals: float = 1e-6
     importance: float = 1e-6
@@ -52,10 +52,10 @@ def relative(logits: np.ndarray, kind: Kind = HISTOGRAM) -> Tensor:
 
 
 def totals(x: Tensor, kind: Kind = HISTOGRAM, at: tuple[float, ...] = TEMPERATURES) -> Tensor:
-    return kind.make(at, no_kinds(*x.shape)).totals(x)
+    return kind.make(at, no_outcomes(*x.shape)).totals(x)
 
 
-def no_kinds(rows: int, size: int) -> KindTable:
+def no_outcomes(rows: int, size: int) -> OutcomeTable:
     return table_of_sets([[np.empty(0, dtype=np.intp)]] * rows, size)
 
 
@@ -95,7 +95,7 @@ def test_tokens_of_a_kind_are_summed_and_the_likeliest_found_however_many_they_a
     sums.totals(x)
     expected = [[powers(x)[row, ids].sum(axis=0) for ids in pair] for row, pair in enumerate(pairs)]
     precision = (2e-6, 1e-7) if kind is HISTOGRAM else (1e-6, 1e-30)  # totals are 1 or more
-    assert sums.of_kinds(ALL).cpu().numpy() == pytest.approx(np.array(expected), *precision)
+    assert sums.of_outcomes(ALL).cpu().numpy() == pytest.approx(np.array(expected), *precision)
     likeliest = [
         [lowest_of_largest(row, ids) for ids in (np.setdiff1d(np.arange(9_001), np.concatenate(pair)), *pair)]
         for row, pair in zip(x.cpu().numpy(), pairs, strict=True)
@@ -103,9 +103,9 @@ def test_tokens_of_a_kind_are_summed_and_the_likeliest_found_however_many_they_a
     for first in range(3):
         assert sums.likeliest(x, ALL, first).tolist() == [row[first:] for row in likeliest]
     assert sums.likeliest(x.bfloat16(), ALL, 1)[0].tolist() == likeliest[0][1:]
-    none = kind.make(TEMPERATURES, no_kinds(len(x), 9_001))
+    none = kind.make(TEMPERATURES, no_outcomes(len(x), 9_001))
     none.totals(x)
-    assert none.of_kinds(ALL).tolist() == [[[0.0] * len(TEMPERATURES)]] * len(x)
+    assert none.of_outcomes(ALL).tolist() == [[[0.0] * len(TEMPERATURES)]] * len(x)
     assert none.likeliest(x, ALL, 1).tolist() == [[-1]] * len(x)
 
 
@@ -122,10 +122,10 @@ def test_importance_is_the_root_of_the_summed_squares_times_the_factor_of_the_ki
     sums = kind.make(TEMPERATURES, table_of_sets(sets, 1_000))
     sums.totals(x)
     sums.importance(torch.from_numpy(weights).to(kind.device), scores[:3, :1_000], ALL, factors)
-    of_kinds = factors[kinds_of_sets(sets, 1_000)[0].all()]
-    expected = of_kinds * np.sqrt(((weights[:, None] * powers(x)) ** 2).sum(axis=-1))
+    of_outcomes = factors[outcomes_of_sets(sets, 1_000)[0].all()]
+    expected = of_outcomes * np.sqrt(((weights[:, None] * powers(x)) ** 2).sum(axis=-1))
     assert scores[:3, :1_000].cpu().numpy() == pytest.approx(expected, rel=kind.importance, abs=1e-6 * weight)
-    is_zero = (x.cpu().numpy() == -np.inf) | (of_kinds == 0)
+    is_zero = (x.cpu().numpy() == -np.inf) | (of_outcomes == 0)
     assert np.array_equal(scores[:3, :1_000].cpu().numpy() == 0, is_zero)
     assert (scores[3] == 7).all()
     assert (scores[:, 1_000:] == 7).all()
@@ -140,7 +140,7 @@ def test_a_row_has_the_same_numbers_alone_and_among_others(kind: Kind):
         sums, out = kind.make(TEMPERATURES, table), torch.empty(len(rows), 5_003, device=kind.device)
         totals = sums.totals(x[rows])
         sums.importance(1 / totals, out, ALL, np.ones(3))
-        return totals, sums.of_kinds(ALL), out
+        return totals, sums.of_outcomes(ALL), out
 
     together = numbers([*range(6)])
     for row in range(6):
@@ -168,7 +168,7 @@ def test_a_histogram_has_precise_totals_the_same_in_any_order_of_the_tokens_and_
     x = relative(logits(3_000))
     assert totals(x).numpy()[:2] == pytest.approx(powers(x).sum(axis=1)[:2], rel=2e-7)  # few equal tokens in a row
     assert torch.equal(totals(x.flip(1)), totals(x))
-    histogram = HISTOGRAM.make(TEMPERATURES, no_kinds(5, 3_000))
+    histogram = HISTOGRAM.make(TEMPERATURES, no_outcomes(5, 3_000))
     histogram.totals(relative(logits(3_000, rows=5, scale=100)))
     assert torch.equal(histogram.totals(x), totals(x))
 
@@ -203,7 +203,7 @@ class _Kernels(TorchSums):
 
     factor, problem = 1.0, None
 
-    def __init__(self, temperatures: tuple[float, ...], table: KindTable, device: torch.device) -> None:
+    def __init__(self, temperatures: tuple[float, ...], table: OutcomeTable, device: torch.device) -> None:
         super().__init__(temperatures, table)
 
     def totals(self, x: Tensor) -> Tensor:
@@ -224,7 +224,7 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> type[_Kernels]:
 
 
 def test_kernels_that_agree_with_torch_are_used(kernels: type[_Kernels], caplog: pytest.LogCaptureFixture):
-    assert type(cuda_sums(TEMPERATURES, no_kinds(1, 100), DEVICE)) is kernels
+    assert type(cuda_sums(TEMPERATURES, no_outcomes(1, 100), DEVICE)) is kernels
     assert not caplog.messages
 
 
@@ -241,7 +241,7 @@ def test_kernels_that_fail_leave_the_sums_to_torch_and_one_warning(
 ):
     kernels.factor, kernels.problem = factor, problem
     with caplog.at_level(logging.WARNING):
-        assert [type(cuda_sums(TEMPERATURES, no_kinds(1, 100), DEVICE)) for _ in range(2)] == [TorchSums] * 2
+        assert [type(cuda_sums(TEMPERATURES, no_outcomes(1, 100), DEVICE)) for _ in range(2)] == [TorchSums] * 2
     sentence = f"sums on {DEVICE} are slower, because Triton's kernels cannot be used: {reason}"
     assert caplog.messages == [sentence]
 
@@ -249,11 +249,11 @@ def test_kernels_that_fail_leave_the_sums_to_torch_and_one_warning(
 def test_memory_that_is_full_while_kernels_are_tried_says_nothing_about_them(kernels: type[_Kernels]):
     kernels.problem = torch.OutOfMemoryError("out of memory")
     with pytest.raises(torch.OutOfMemoryError):
-        cuda_sums(TEMPERATURES, no_kinds(1, 100), DEVICE)
+        cuda_sums(TEMPERATURES, no_outcomes(1, 100), DEVICE)
     kernels.problem = None
-    assert type(cuda_sums(TEMPERATURES, no_kinds(1, 100), DEVICE)) is kernels
+    assert type(cuda_sums(TEMPERATURES, no_outcomes(1, 100), DEVICE)) is kernels
 
 
 def test_without_triton_torch_computes_the_sums(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(vocabulary_sums, "triton", None)
-    assert type(cuda_sums(TEMPERATURES, no_kinds(1, 100), DEVICE)) is TorchSums
+    assert type(cuda_sums(TEMPERATURES, no_outcomes(1, 100), DEVICE)) is TorchSums
