@@ -5,14 +5,14 @@
 While the embedded model answers on the CPU, every kernel is counted, with its FLOP and the bytes that it reads and
 writes, and every place where the processor would wait for a device. Blocks of questions and batches of logits are as
 large as on a GPU, and sums over the vocabulary count as the kernels of a GPU. The formulas beside them are those of
-docs/development/performance.md. The second table puts the shapes of larger models into the formulas, with what was
-counted here of prefixes, kernels and waits. gpu.py says what a GPU took.
+docs/development/performance.md. The second table is of a model of almost no cost: one layer of width 64 with random
+weights, and a vocabulary of 128,000. It has the milliseconds of one processor core for a question of a block of 64,
+around the model and without torch's operators, which a GPU would execute. They are not executed here either; their
+results were recorded by a run in another process. With random weights it hardly ever writes a right answer; in the last
+row it is biased towards four cities, one of which is the accepted answer to each question.
 
-The third table is of a model of almost no cost: one layer of width 64 with random weights, and a vocabulary of 128,000.
-It has the milliseconds of one processor core for a question of a block of 64, around the model and without torch's
-operators, which a GPU would execute. They are not executed here either; their results were recorded by a run in another
-process. With random weights it hardly ever writes a right answer; in the last row it is biased towards four cities, one
-of which is the accepted answer to each question.
+The third table puts the shapes of larger models into the formulas, with what was counted here of prefixes, kernels and
+waits, for a block of 128 questions on an H100. gpu.py says what a GPU took.
 """
 
 import ctypes
@@ -24,7 +24,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from itertools import cycle
 from multiprocessing import get_context
 from pathlib import Path
@@ -47,6 +47,7 @@ from transformers import AutoModelForCausalLM
 from robust_eval.model.base import Floats, Reply, Request
 from robust_eval.model.local import batching, device, draw, settings, tempered
 from robust_eval.model.local.device import sent
+from robust_eval.model.local.tempered import LogitHistogram
 from robust_eval.model.local.transformers_model import TransformersModel
 from robust_eval.model.local.vocabulary import OTHER, OutcomeTable
 from robust_eval.question import Question
@@ -57,8 +58,8 @@ FLOPS, BANDWIDTH, MEMORY = 989e12, 3.35e12, 80e9
 """Of an H100 (SXM): dense bfloat16, and its memory; NVIDIA's data sheet."""
 KERNEL, WAIT = 5e-6, 20e-6
 """Seconds of the processor for a kernel that it launches, and for one that it waits for: assumed, not measured."""
-IN_FLIGHT, BLOCK = 16, 64
-"""Questions of a block in the second table, and in the third."""
+IN_FLIGHT, BLOCK, BLOCK_ON_GPU = 16, 64, 128
+"""Questions of a block in the first table, in the second, and in the third."""
 LEVELS = 5
 BATCH = 2**31
 """Bytes of a batch of logits, as on a device with 64 GiB."""
@@ -72,6 +73,8 @@ LARGER = {
     "14B": Shape(48, 5120, 40, 8, 128, 13_824, 152_064),
 }
 """Llama 3.2 1B, Llama 3.1 8B, Qwen2.5 14B."""
+GOALS = {"exact": 10, "exact24": 4, "tree": 9}
+"""Milliseconds that a question is to take with the 8B model on an H100."""
 NO_COST = Shape(1, 64, 4, 2, 16, 128, 128_000, 4)
 INITIALIZER_RANGE = 0.6
 """Standard deviation of the random weights: some tokens are likely, as of a real model."""
@@ -90,9 +93,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         model = CountedModel(tiny(of_model, folder) if options.quick else of_model)
     asked = facts[: options.questions]
-    ways = {way: requests_of(way, asked, options.quick) for way in ("exact", "tree")}
+    ways = {way: requests_of(way, asked, options.quick) for way in GOALS}
     shape = shape_of(model)
-    figures: dict[str, float] = {"questions": len(asked), "in_flight": IN_FLIGHT}
+    figures: dict[str, float] = {"questions": len(asked), "block_on_gpu": BLOCK_ON_GPU}
+    figures |= {f"8B_{way}_goal_ms": goal for way, goal in GOALS.items()}
     replies: list[Reply] = []
     for way, of_way in ways.items():
         replies = list(answered(model.loaded, of_way))  # once before: what is checked once is no part of it
@@ -104,40 +108,38 @@ def main() -> None:
         figures |= {f"{name}_{key}": value for key, value in worked_out(larger, figures).items()}
     console = Console(width=110)
     console.print(counters(figures, list(ways)))
+    around_them = ("exact", "tree", RIGHT_ANSWERS)
+    figures |= {f"{way}_around_ms": processor_milliseconds(way, options.quick) for way in around_them}
+    console.print(around(figures, around_them))
     console.print(on_gpu(figures))
-    figures |= {f"{way}_around_ms": processor_milliseconds(way, options.quick) for way in (*ways, RIGHT_ANSWERS)}
-    console.print(around(figures, [*ways, RIGHT_ANSWERS]))
     write_figures(options.json, figures)
 
 
-class CountedSums(tempered.LogitHistogram):
-    """Histogram that is counted as Triton's kernels, for which it stands in on the CPU."""
+class CountedSums:
+    """Sums over the vocabulary that count as Triton's kernels; the histogram of the CPU computes them."""
 
     def __init__(self, counter: OpCounter, temperatures: Sequence[float], table: OutcomeTable, rows: int) -> None:
         arrays = table.usual, table.rows, table.places, table.outcomes, table.states
         usual, of_states, places, outcomes, _ = sent(torch.device("cpu"), *arrays)  # as TritonSums does
-        with counter.one_kernel(2 * len(table.rows) * table.usual.shape[1]):
-            super().__init__(temperatures, table, rows)
-            of_all_states = usual.index_select(0, of_states)
-        of_all_states.view(-1).index_copy_(0, places, outcomes)
+        usual.index_select(0, of_states).view(-1).index_copy_(0, places, outcomes)
         self._counter, self._outcomes = counter, table.count
+        self._sums = cache(partial(LogitHistogram, temperatures, table, rows))
 
-    def totals(self, x: Tensor) -> Tensor:
-        with self._counter.one_kernel(LOGIT * x.numel()):
-            return super().totals(x)
+    def totals(self, x: Tensor) -> Tensor | None:
+        self._size = x.numel()
+        return self._counter.kernel(LOGIT * self._size, lambda: self._sums().totals(x))
 
-    def of_outcomes(self, part: slice) -> Tensor:
-        with self._counter.one_kernel(self._outcomes * self._x.numel()):  # and hardly any logits
-            return super().of_outcomes(part)
+    def of_outcomes(self, part: slice) -> Tensor | None:  # which reads hardly any logits
+        return self._counter.kernel(self._outcomes * self._size, lambda: self._sums().of_outcomes(part))
 
     def importance(self, weights: Tensor, out: Tensor, part: slice, factors: Floats) -> None:
         sent(out.device, factors)
-        with self._counter.one_kernel((1 + 2 * LOGIT) * out.numel()):
-            super().importance(weights, out, part, factors)
+        size = (1 + 2 * LOGIT) * out.numel()
+        self._counter.kernel(size, lambda: self._sums().importance(weights, out, part, factors))
 
-    def likeliest(self, logits: Tensor, part: slice, first: int) -> Tensor:
-        with self._counter.one_kernel((1 + self._outcomes - first + LOGIT * (first == OTHER)) * logits.numel()):
-            return super().likeliest(logits, part, first)
+    def likeliest(self, logits: Tensor, part: slice, first: int) -> Tensor | None:
+        size = (1 + self._outcomes - first + LOGIT * (first == OTHER)) * logits.numel()
+        return self._counter.kernel(size, lambda: self._sums().likeliest(logits, part, first))
 
 
 def shape_of(model: CountedModel) -> Shape:
@@ -172,10 +174,10 @@ def of_run(model: CountedModel, shape: Shape, requests: Sequence[Request]) -> di
         "gflop": found / len(requests) / 1e9,
         "flop_over_formula": found / flop,
         "kernels_a_pass_and_layer": total["body_kernels"] / passes / shape.layers,
-        "kernels_outside_a_question": total["outside_kernels"] / len(requests),
+        "kernels_around_a_level": total["outside_kernels"] / LEVELS,
         "waits": float(total["outside_waits"] + total["body_waits"]),
         "weights_share": passes * shape.weights * shape.item / total["body_bytes"],
-        "passes_a_question": passes / len(requests),
+        "passes": float(passes),
         "rows_a_prefix": total["outside_bytes"] / rows / (shape.vocabulary * LOGIT),
     }
 
@@ -197,6 +199,8 @@ def as_on_gpu(counter: OpCounter) -> Iterator[None]:
 def requests_of(way: str, asked: Sequence[Question], quick: bool) -> list[Request]:
     if way in ("exact", RIGHT_ANSWERS):
         return Exact(nodes=24 if quick else Exact.nodes).requests(asked, GRADER, 0)
+    if way == "exact24":
+        return Exact(nodes=24).requests(asked, GRADER, 0)
     return TemperatureSweep(trials=2 if quick else 10).requests(asked, GRADER, 0)
 
 
@@ -228,8 +232,8 @@ def record(way: str, quick: bool, path: Path) -> None:
     """Record the operators of a run, what the processor reads of them, and the replies."""
     model, further = no_cost(way, quick)
     network, recorder = model.model, Recorder()
-    counting = counted(network.base_model, network.get_output_embeddings(), OpCounter())
-    with reads(recorder.recording, replayed=False), counting as counter, as_on_gpu(counter), recorder:
+    counting = counted(network.base_model, network.get_output_embeddings(), recorder)
+    with reads(recorder.recording, replayed=False), counting, as_on_gpu(recorder):
         replies = list(answered(model, further))
     path.write_bytes(pickle.dumps((recorder.recording, digest(replies))))
 
@@ -270,25 +274,25 @@ def no_cost(way: str, quick: bool) -> tuple[TransformersModel, list[Request]]:
 
 
 def worked_out(shape: Shape, figures: dict[str, float]) -> dict[str, float]:
-    """What a block of questions takes on the GPU, in milliseconds, by cause, and how many questions fit and pay."""
+    """Milliseconds that a question of a block takes on the GPU, by cause, and how many questions fit and pay."""
     found: dict[str, float] = {}
     prompt = figures["prompt_tokens"]
-    for way in ("exact", "tree", "trials"):
+    for way in (*GOALS, "trials"):
         # of the prompt's last token, too, there are logits, and it is the first of the prefixes
         drawn = figures["trials_tokens"] if way == "trials" else figures[f"{way}_prefixes"] - 1
         tokens, rows = prompt + drawn, drawn + 1
-        passes = LEVELS + 1
+        passes = LEVELS + 1 if way == "trials" else figures[f"{way}_passes"]
         read = LEVELS * prompt if way != "trials" else drawn * prompt  # keys and values of prompts
         logits = (figures[f"{way}_rows_a_prefix"] if way != "trials" else 0) * rows * shape.vocabulary * LOGIT
         weights = (shape.weights + shape.head) * shape.item
-        flop = IN_FLIGHT * shape.flop(tokens, rows, tokens * (prompt + LEVELS / 2))
-        size = passes * weights + IN_FLIGHT * (read * shape.cached + logits)
+        flop = shape.flop(tokens, rows, tokens * (prompt + LEVELS / 2))
+        size = passes * weights / BLOCK_ON_GPU + read * shape.cached + logits
         found |= {f"{way}_flop_ms": 1e3 * flop / FLOPS, f"{way}_bytes_ms": 1e3 * size / BANDWIDTH}
         if way != "trials":
             kernels = passes * shape.layers * figures[f"{way}_kernels_a_pass_and_layer"]
-            kernels += IN_FLIGHT * figures[f"{way}_kernels_outside_a_question"]
-            found[f"{way}_kernels_ms"] = 1e3 * KERNEL * kernels
-            found[f"{way}_waits_ms"] = 1e3 * WAIT * figures[f"{way}_waits"]
+            kernels += LEVELS * figures[f"{way}_kernels_around_a_level"]
+            found[f"{way}_kernels_ms"] = 1e3 * KERNEL * kernels / BLOCK_ON_GPU
+            found[f"{way}_waits_ms"] = 1e3 * WAIT * figures[f"{way}_waits"] / BLOCK_ON_GPU
         found[f"{way}_fit"] = float((MEMORY - weights) / 2 // ((prompt + drawn) * 2 * shape.cached))
         found[f"{way}_pay"] = FLOPS / BANDWIDTH * shape.item / 2 * LEVELS / drawn
     return found
@@ -301,7 +305,7 @@ def counters(figures: dict[str, Any], ways: Sequence[str]) -> Table:
         "GFLOP": ("gflop", ".1f"),
         "over the formula": ("flop_over_formula", ".3f"),
         "kernels a layer": ("kernels_a_pass_and_layer", ".1f"),
-        "around, a question": ("kernels_outside_a_question", ".0f"),
+        "around, a level": ("kernels_around_a_level", ".1f"),
         "waits": ("waits", ".0f"),
         "rows of logits": ("rows_a_prefix", ".0f"),
         "weights in bytes": ("weights_share", ".0%"),
@@ -327,16 +331,16 @@ def around(figures: dict[str, Any], ways: Sequence[str]) -> Table:
 
 
 def on_gpu(figures: dict[str, Any]) -> Table:
-    title = f"An H100 by the formulas, {figures['in_flight']} questions in flight: milliseconds, and questions"
+    title = f"An H100 by the formulas, a block of {figures['block_on_gpu']}: milliseconds a question, and questions"
     shown = Table(title=title, title_justify="left")
-    for column in ("model", "way", "FLOP", "bytes", "kernels", "waits", "fit", "pay from"):
+    for column in ("model", "way", "goal", "FLOP", "bytes", "kernels", "waits", "fit", "pay from"):
         shown.add_column(column, justify="right", no_wrap=True)
     for name in LARGER:
-        for way in ("exact", "tree", "trials"):
+        for way in (*GOALS, "trials"):
             cells = []
-            for key, form in (("flop_ms", ".1f"), ("bytes_ms", ".1f"), ("kernels_ms", ".0f"), ("waits_ms", ".0f")):
-                value = figures.get(f"{name}_{way}_{key}")
-                cells.append("" if value is None else format(value, form))
+            for key in ("goal", "flop", "bytes", "kernels", "waits"):
+                value = figures.get(f"{name}_{way}_{key}_ms")
+                cells.append("" if value is None else format(value, ".0f" if key == "goal" else ".2f"))
             fit, pay = (figures[f"{name}_{way}_{key}"] for key in ("fit", "pay"))
             shown.add_row(name, way, *cells, f"{fit:.0f}", f"{pay:.0f}")
     return shown

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 from unittest.mock import patch
@@ -19,6 +19,7 @@ SIZED = ("nonzero", "_unique2", "unique_dim", "masked_select", "bincount")
 """Operations whose result has a size that only the device knows, so that the processor waits for it."""
 CALIBRATION = 3000
 """Number of operators with which the cost of their measurement is measured."""
+KERNEL = "within a kernel"
 NUMBERS = ("item", "_local_scalar_dense")
 """Operations that read a number."""
 
@@ -54,14 +55,14 @@ class OpCounter(TorchDispatchMode):
             self.count("waits", 1)
         return result
 
-    @contextmanager
-    def one_kernel(self, size: int) -> Iterator[None]:
-        """Count all that is computed meanwhile as one kernel that reads and writes ``size`` bytes."""
+    def kernel(self, size: int, compute: Callable[[], Tensor | None]) -> Tensor | None:
+        """Count all that is computed as one kernel that reads and writes ``size`` bytes, and return the result."""
         self.count("kernels", 1)
         self.count("bytes", size)
-        part, self.part = self.part, "within a kernel"
-        yield
+        part, self.part = self.part, KERNEL
+        result = compute()
         self.part = part
+        return result
 
     def count(self, what: str, number: int) -> None:
         self.total[f"{self.part}_{what}"] += number

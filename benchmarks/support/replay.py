@@ -5,7 +5,8 @@ So a run is recorded once, and then repeated with results that are looked up.
 """
 
 import time
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -14,9 +15,8 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
-from support.op_counter import OpTimer
+from support.op_counter import KERNEL, OpCounter, OpTimer
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 
@@ -29,16 +29,20 @@ class Made:
     strides: tuple[int, ...]
     dtype: torch.dtype
 
+    @property
+    def size(self) -> int:
+        return 1 + sum((length - 1) * stride for length, stride in zip(self.shape, self.strides, strict=True))
+
 
 class Recording(NamedTuple):
-    """The operators of a run in order, with their names and results, and the arrays that the processor read."""
+    """The operators and kernels of a run in order, by name, with their results; and the arrays that were read."""
 
     operators: list[tuple[str, Any]]
     reads: list[np.ndarray]
 
 
-class Recorder(TorchDispatchMode):
-    """Records the operators of a run."""
+class Recorder(OpCounter):
+    """Records the operators of a run, and the kernels, but not the operators that stand in for one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,16 +50,24 @@ class Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        if not _is_view(func):
-            given = {id(tensor): place for place, tensor in enumerate(_tensors(args, kwargs))}
-
-            def described(leaf: Any) -> Any:
-                if not isinstance(leaf, Tensor):
-                    return leaf
-                return Made(given.get(id(leaf)), tuple(leaf.shape), leaf.stride(), leaf.dtype)
-
-            self.recording.operators.append((str(func), tree_map(described, result)))
+        if not _is_view(func) and self.part != KERNEL:
+            self._record(str(func), result, _tensors(args, kwargs))
         return result
+
+    def kernel(self, size: int, compute: Callable[[], Tensor | None]) -> Tensor | None:
+        result = super().kernel(size, compute)
+        self._record(KERNEL, result, [])
+        return result
+
+    def _record(self, name: str, result: Any, given: list[Tensor]) -> None:
+        places = {id(tensor): place for place, tensor in enumerate(given)}
+
+        def described(leaf: Any) -> Any:
+            if not isinstance(leaf, Tensor):
+                return leaf
+            return Made(places.get(id(leaf)), tuple(leaf.shape), leaf.stride(), leaf.dtype)
+
+        self.recording.operators.append((name, tree_map(described, result)))
 
 
 class Replay(OpTimer):
@@ -63,33 +75,37 @@ class Replay(OpTimer):
 
     def __init__(self, recording: Recording) -> None:
         self._operators = iter(recording.operators)
-        self._memory: dict[torch.dtype, Tensor] = {}
+        sizes: dict[torch.dtype, int] = defaultdict(int)
+        for leaf in tree_leaves(recording.operators):
+            if isinstance(leaf, Made):
+                sizes[leaf.dtype] = max(sizes[leaf.dtype], leaf.size)
+        # one memory for all results of a type, because nothing is written
+        self._memory = {dtype: torch.empty(size, dtype=dtype) for dtype, size in sizes.items()}
         super().__init__()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         start = time.thread_time_ns()
-        if _is_view(func):
-            result = func(*args, **(kwargs or {}))
-        else:
-            name, results = next(self._operators, ("none", None))
-            if name != str(func):
-                raise RuntimeError(f"the run has {func} where the recorded one had {name}")
-            given = _tensors(args, kwargs)
-            result = tree_map(partial(self._made, given), results)
+        result = func(*args, **(kwargs or {})) if _is_view(func) else self._next(str(func), _tensors(args, kwargs))
         self.count("operator_nanoseconds", time.thread_time_ns() - start)
         self.count("operators", 1)
         return result
+
+    def kernel(self, size: int, compute: Callable[[], Tensor | None]) -> Tensor | None:
+        result: Tensor | None = super().kernel(size, partial(self._next, KERNEL, []))
+        return result
+
+    def _next(self, name: str, given: list[Tensor]) -> Any:
+        recorded, results = next(self._operators, ("none", None))
+        if recorded != name:
+            raise RuntimeError(f"the run has {name} where the recorded one had {recorded}")
+        return tree_map(partial(self._made, given), results)
 
     def _made(self, given: list[Tensor], leaf: Any) -> Any:
         if not isinstance(leaf, Made):
             return leaf
         if leaf.given is not None:
             return given[leaf.given]
-        size = 1 + sum((length - 1) * stride for length, stride in zip(leaf.shape, leaf.strides, strict=True))
-        memory = self._memory.get(leaf.dtype)
-        if memory is None or len(memory) < size:  # one for all, because nothing is written
-            memory = self._memory[leaf.dtype] = torch.empty(max(1, size), dtype=leaf.dtype)
-        return memory.as_strided(leaf.shape, leaf.strides)
+        return self._memory[leaf.dtype].as_strided(leaf.shape, leaf.strides)
 
 
 @contextmanager

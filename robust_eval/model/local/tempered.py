@@ -167,7 +167,7 @@ class Weighted(NamedTuple):
 
     The ``importance`` (n, V), which is overwritten, is the root of the sum, over temperatures, of the squared product
     of a token's probability and the ``weight`` (n, T) of its prefix, in float64, times the factor of its outcome in
-    ``factors`` (1 + k,). On the CPU, tokens of a outcome with nearly equal logits have the same.
+    ``factors`` (1 + k,). On the CPU, tokens of an outcome with nearly equal logits have the same.
     """
 
     weight: Tensor

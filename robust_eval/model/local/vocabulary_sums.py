@@ -98,7 +98,7 @@ class OutcomeSets:
 
     def likeliest(self, logits: Tensor, part: slice, first: int) -> Tensor:
         """Return the likeliest tokens (m, …) of each outcome from ``first`` on, after a ``part`` of the prefixes with
-        logits (m, V): the lowest id among equals, −1 if no token of a outcome is possible.
+        logits (m, V): the lowest id among equals, −1 if no token of an outcome is possible.
         """
         rows, columns, ids = sent(logits.device, *self._sets[part].expanded())
         shape, size = (len(logits), self._sets.sizes.shape[1]), logits.shape[1]
