@@ -9,7 +9,7 @@ docs/development/performance.md. The second table is of a model of almost no cos
 weights, and a vocabulary of 128,000. It has the milliseconds of one processor core for a question of a block of 64,
 around the model and without torch's operators, which a GPU would execute. They are not executed here either; their
 results were recorded by a run in another process. With random weights it hardly ever writes a right answer; in the last
-row it is biased towards four cities, one of which is the accepted answer to each question.
+row it is biased towards three cities and a number, one of which is the accepted answer to each question.
 
 The third table puts the shapes of larger models into the formulas, with what was counted here of prefixes, kernels and
 waits, for a block of 128 questions on an H100. gpu.py says what a GPU took.
@@ -78,8 +78,8 @@ GOALS = {"exact": 10, "exact24": 4, "tree": 9}
 NO_COST = Shape(1, 64, 4, 2, 16, 128, 128_000, 4)
 INITIALIZER_RANGE = 0.6
 """Standard deviation of the random weights: some tokens are likely, as of a real model."""
-CITIES, BIAS = ("Paris", "London", "Berlin", "Madrid"), 20.0
-"""Answers towards which the model of almost no cost is biased, and by how much: many of its answers are right."""
+ANSWERS, BIAS = ("Paris", "London", "Berlin", "seven"), 20.0
+"""Words towards which the model of almost no cost is biased, and by how much: many of its answers are right."""
 RIGHT_ANSWERS = "exact_right_answers"
 M_MMAP_MAX, M_TRIM_THRESHOLD = -4, -1
 """Options of glibc's mallopt."""
@@ -260,10 +260,10 @@ def no_cost(way: str, quick: bool) -> tuple[TransformersModel, list[Request]]:
     if way == RIGHT_ANSWERS:
         head = network.get_output_embeddings()
         bias = torch.zeros(head.out_features)
-        likely = [small.tokenizer(f" {city}", add_special_tokens=False).input_ids[0] for city in CITIES]
+        likely = [small.tokenizer(f" {word}", add_special_tokens=False).input_ids[0] for word in ANSWERS]
         bias[[*likely, small.tokenizer.eos_token_id]] = BIAS
         head.bias = torch.nn.Parameter(bias, requires_grad=False)
-        facts = [replace(fact, answers=(city,)) for fact, city in zip(facts, cycle(CITIES), strict=False)]
+        facts = [replace(fact, answers=(word,)) for fact, word in zip(facts, cycle(ANSWERS), strict=False)]
     model = TransformersModel(small.config, network, small.tokenizer)
     first, block = (1, 1) if quick else (IN_FLIGHT, BLOCK)
     further = requests_of(way, facts[first : first + block], quick)

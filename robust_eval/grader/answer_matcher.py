@@ -62,11 +62,14 @@ _NO_LETTERS = "".join(map(chr, range(48))) + ":;<=>?@[\\]^_`{|}~–—‐’‘�
 _FOREIGN_LETTERS = re.compile(rf"(?P<unsegmented>[{UNSEGMENTED}])|(?![a-z])[^\W\d_]")
 _BINDING = r"[+#^/×*·'’.-]"
 _BRACKETS = str.maketrans("]}", "))")
-_SIGNS_AT_END = r"([ -/:-@[-^`{-~]{0,2})"  # few: outcomes are kept for each sequence
+_SIGNS_AT_END = r"((?:'s)?[ -/:-@[-^`{-~–—]{0,2})"  # few: outcomes are kept for each sequence
 _ENDING_IN_WORD = re.compile(rf"((?:.* )?)([a-z]{{3,}}){_SIGNS_AT_END}")
-_ENDING_IN_NUMBER = re.compile(rf"[a-z]{{3}} ([1-9]\d{{0,5}}|{'|'.join(NUMBERS)}){_SIGNS_AT_END}")
+_ENDING_IN_NUMBER = re.compile(rf"[a-z]{{3}} ((?:the )?)([1-9]\d{{0,5}}|{'|'.join(NUMBERS)}){_SIGNS_AT_END}")
+_POSSESSIVE = re.compile("'[a-z]")
 _CLOSING = re.compile(r"[;!)]|[.,](?=[^\w^])")
 """Signs that nothing but the parts of dates and initials is joined across."""
+_ALPHABETS = {re.compile(f"[{UNSEGMENTED}]+"): "\u3005", re.compile(f"[^a-z{UNSEGMENTED}]+"): _LETTER}
+"""Letters of scripts with and without spaces between words, and one that represents each."""
 _LONG_RUN = re.compile(r"([^\w\s])\1{3,}")
 
 
@@ -121,6 +124,8 @@ class AnswerMatcher:
         text = prefix.decode("utf-8", "replace")
         start = unified(text)
         verdicts = self._verdicts(prefix, text, start)
+        if any(verdicts) and not incomplete_bytes(prefix) and self._judged(prefix, False)[1]:
+            return NextTokenOutcomes.of(_lexicon(texts).decided, {})
         tokens = self._decisive(prefix, text, start, texts, verdicts)
         to_judge = tokens if any(verdicts) else self._passing(prefix, start, tokens, texts)
         is_settled = any(verdicts) and self._settled(text + _NEXT_WORD)
@@ -161,38 +166,54 @@ class AnswerMatcher:
         self, prefix: bytes, text: str, tokens: Iterable[int], texts: TokenTexts, verdicts: "_Verdicts"
     ) -> dict[int, TokenVerdict]:
         """Return the verdict on each of some tokens."""
-
-        def may_go_on(key: str) -> bool:
-            """Return True if a token can complete an answer only with its last word, and may stop within that word."""
-            return not any(verdicts) and key.isascii() and key.removeprefix(" ").isalnum()
-
         lexicon = _lexicon(texts)
         stand_in = self._stand_in(text) if self._ascii and any(verdicts) else None
         shared = lexicon.shared_verdicts[stand_in, self._accents] if stand_in else {}
         is_in_word = self._states.is_in_plain_word(prefix)
         by_reply = self._behind_plain_words if is_in_word or self._states.is_behind_plain_words(prefix) else {}
+        by_end: dict[str | bytes, tuple[bool, bool]] = {}
         shorter = (text.rpartition(" ")[0] if is_in_word else text).removesuffix(" ")
-        judged: dict[int, TokenVerdict] = {}
-        for token in tokens:
-            key, line = texts.keys[token], texts.raw[token].split(b"\n", 1)[0]
-            is_ascii = key.isascii() and line.isascii()
+        has_like_letters = self._ascii and not incomplete_bytes(prefix)
+
+        def may_go_on(key: str) -> bool:
+            """Return True if a token can complete an answer only with its last word, and may stop within that word."""
+            return not any(verdicts) and key.isascii() and key.removeprefix(" ").isalnum()
+
+        def judge(token: int, key: str, line: bytes, is_ascii: bool) -> tuple[bool, bool]:
+            """Return True if a token leaves or makes the reply right, and True if it stays right for certain."""
             if is_in_word and key.isascii() and key.isalnum():  # it continues that word
-                is_right, stays = False, False
-            elif stand_in and stand_in.serves(key) and (is_ascii or token in lexicon.foreign):
-                end = key.encode() if is_ascii else line
+                return False, False
+            is_foreign = has_like_letters and not is_ascii and token in lexicon.foreign
+            end = key.encode() if is_ascii else _with_like_letters(key) if is_foreign and not key.isascii() else line
+            if stand_in and stand_in.serves(key) and (is_ascii or is_foreign):
                 if end not in shared:
                     rule = _matcher(stand_in.answer, self._accents)
-                    shared[end] = rule._judged(stand_in.prefix.encode() + end, False)
-                is_right, stays = shared[end]
-            elif not is_ascii:  # it may change the previous character
-                is_right, stays = self._judged(prefix + line, bool(texts.incomplete[token]) or may_go_on(key))
-            else:
-                reply = (shorter if key.startswith(" ") else text) + key
-                if reply not in by_reply:  # "one", "One" and "ONE" have one key
-                    by_reply[reply] = self._judged(reply.encode(), may_go_on(key))
-                is_right, stays = by_reply[reply]
+                    shared[end] = rule._judged(stand_in.prefix.encode() + (key.encode() if is_ascii else line), False)
+                return shared[end]
+            if not is_ascii:  # it may change the previous character
+                if end not in by_end:
+                    is_unfinished = bool(texts.incomplete[token]) or may_go_on(key)
+                    by_end[end] = self._judged(prefix + line, is_unfinished)
+                return by_end[end]
+            reply = (shorter if key.startswith(" ") else text) + key
+            if reply not in by_reply:  # "one", "One" and "ONE" have one key
+                by_reply[reply] = self._judged(reply.encode(), may_go_on(key))
+            return by_reply[reply]
+
+        judged: dict[int, TokenVerdict] = {}
+        space_decides = any(verdicts) and self._judged(f"{text} ".encode(), False)[1]
+        decided = ""  # the beginning of tokens that leave the reply right for certain
+        for token in sorted(tokens, key=texts.keys.__getitem__):
+            key, line = texts.keys[token], texts.raw[token].split(b"\n", 1)[0]
+            is_ascii = key.isascii() and line.isascii()
+            if decided and is_ascii and key.startswith(decided) and not _POSSESSIVE.match(key, len(decided) - 1):
+                judged[token] = TokenVerdict.RIGHT if "^" in key else TokenVerdict.DECIDED
+                continue
+            is_decided = space_decides and line.startswith(b" ")
+            is_right, stays = (True, True) if is_decided else judge(token, key, line, is_ascii)
             if stays and "^" not in key:  # the text after "^" belongs to the word before it
                 judged[token] = TokenVerdict.DECIDED
+                decided = key if is_ascii else decided
             else:
                 judged[token] = TokenVerdict.RIGHT if is_right else TokenVerdict.WRONG
         return judged
@@ -201,9 +222,9 @@ class AnswerMatcher:
         """Return the prefix that stands in for ``text``, which ends in an accepted answer; None if it does not."""
         if self._delicate:
             ending = _ENDING_IN_NUMBER.fullmatch(text)
-            if ending is None or ending[1] == "zero":  # which is never multiplied
+            if ending is None or ending[2] == "zero":  # which is never multiplied
                 return None
-            if self._accepted != (str(NUMBERS.get(ending[1], ending[1])),) or not self.right(text):
+            if self._accepted != (str(NUMBERS.get(ending[2], ending[2])),) or not self.right(text):
                 return None
             return _StandIn.of_number(*ending.groups())
         ending = _ENDING_IN_WORD.fullmatch(text)
@@ -232,7 +253,7 @@ class AnswerMatcher:
 
     def _stays_right(self, reply: str) -> bool:
         """Return True if the reply is certain to stay right."""
-        if self._settled(reply + _LETTER):
+        if self._settled(reply + _LETTER) and not reply.endswith("'s"):  # a possessive before a boundary alone
             return True
         if self._delicate and any(self._is_closed(reply[: sign.end()]) for sign in _CLOSING.finditer(reply)):
             return True
@@ -336,14 +357,14 @@ class _StandIn(NamedTuple):
         return cls("vqxj", f"zzz vqxj{signs}")
 
     @classmethod
-    def of_number(cls, number: str, signs: str) -> "_StandIn":
+    def of_number(cls, article: str, number: str, signs: str) -> "_StandIn":
         """Return the stand-in for a number, without leading zeros or in one word, and the ``signs`` after it."""
         if number in NUMBERS:
             value = NUMBERS[number]
             number = "six" if value < 10 else "sixteen" if value < 20 else "thirty" if value <= 30 else "sixty"
-            return cls(str(NUMBERS[number]), f"zzz {number}{signs}")
+            return cls(str(NUMBERS[number]), f"zzz {article}{number}{signs}")
         answer = "27" if len(number) == 2 and int(number) <= 31 else "7" * len(number)
-        return cls(answer, f"zzz {answer}{signs}")
+        return cls(answer, f"zzz {article}{answer}{signs}")
 
     def serves(self, key: str) -> bool:
         """Return True if a token has the same outcome after all prefixes for which this one stands in."""
@@ -362,7 +383,7 @@ class _Lexicon:
 
     def __init__(self, texts: TokenTexts) -> None:
         self._texts = texts
-        self.shared_verdicts: dict[tuple[_StandIn, str], dict[bytes, tuple[bool, bool]]] = defaultdict(dict)
+        self.shared_verdicts: dict[tuple[_StandIn, str], dict[str | bytes, tuple[bool, bool]]] = defaultdict(dict)
         """Outcomes of tokens, right and certain to stay right, by prefix, treatment of accents, and text."""
         # per instance: there may be a vocabulary for each position of an answer, which the cache must not outlive
         self.abbreviations = lru_cache(maxsize=1 << 14)(self._abbreviations)
@@ -390,6 +411,14 @@ class _Lexicon:
             usual[decided & ~self.power] = TokenVerdict.DECIDED
         usual.flags.writeable = False  # others share it
         return usual
+
+    @cached_property
+    def decided(self) -> OutcomeCodes:
+        """The :class:`TokenVerdict` (V,) on all tokens after a reply that is certain to stay right."""
+        verdicts = np.full(len(self._texts), TokenVerdict.DECIDED, dtype=np.uint8)
+        verdicts[self.power] = TokenVerdict.RIGHT
+        verdicts.flags.writeable = False
+        return verdicts
 
     @cached_property
     def unsettling(self) -> Mask:
@@ -495,7 +524,7 @@ class _Lexicon:
     @cached_property
     def mark_ids(self) -> list[int]:
         """Tokens that begin with a combining mark."""
-        return self._those(lambda key: key != "" and unicodedata.category(key[0])[0] == "M")
+        return self._those(lambda key: key != "" and _is_mark(key[0]))
 
     @cached_property
     def inside_character_ids(self) -> list[int]:
@@ -569,6 +598,21 @@ def _foreign_stand_in(letter: re.Match[str]) -> str:
     return "\u3005" if letter["unsegmented"] else _LETTER
 
 
+@lru_cache(maxsize=1 << 16)
+def _with_like_letters(key: str) -> str:
+    """Return the key of a token with one letter in place of all others, if it is a word without ASCII letters."""
+    word = key.removeprefix(" ")
+    if word[:1].isalpha() and all(letter.isalpha() or _is_mark(letter) for letter in word):
+        for alphabet, letter in _ALPHABETS.items():
+            if alphabet.fullmatch(word):
+                return key.replace(word, letter * min(len(word), 2))
+    return key
+
+
+def _is_mark(letter: str) -> bool:
+    return unicodedata.category(letter)[0] == "M"
+
+
 @lru_cache(maxsize=1 << 14)
 def _unified_line(text: bytes) -> str:
     return unified(text.split(b"\n", 1)[0].decode("utf-8", "replace"))
@@ -593,9 +637,9 @@ def _last_word(key: str) -> str:
 
 
 _CONTINUATIONS = (
-    *("0", "5", ".5", ",000", " 000 000", "-one", " one", " hundred", " million", " and one", " thousand", " first"),
-    *("^2", "e5", "/2", " 1/2", " × 10^3", " x 10^3", "th", " of May", " May", ". B.", " B C", ".B", "+", "#", "-"),
-    *(" sharp", " flat", "'s", "\u0301"),
+    *("0", "00", "000", "5", ".5", ",000", " 000 000", "-one", " one", " hundred", " million", " and one", " thousand"),
+    *("^2", "e5", "/2", "/99", " 1/2", " × 10^3", " x 10^3", "th", " first", " of May", " May", ". B.", " B.", " B C"),
+    *(".B", "+", "#", "-", " sharp", " flat", "'s", "\u0301"),
 )
 
 
@@ -606,7 +650,8 @@ _NEXT_NUMBERS = (*("one", "ten", "twenty", "first", "tenth", "twentieth", "ii", 
 def _continuations(reply: str) -> Iterable[str]:
     """Yield continuations that may undo a match: of a number, a letter or a sign at the end of a reply."""
     word = _last_word(unified(reply[-64:]))
-    yield from _CONTINUATIONS
+    for more in _CONTINUATIONS:
+        yield more.removeprefix(" ") if reply.endswith(" ") else more
     for number in WORDS_OF_NUMBERS if word else _NEXT_NUMBERS:
         if number.startswith(word):
             yield number[len(word) :]

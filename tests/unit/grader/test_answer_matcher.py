@@ -14,7 +14,7 @@ from robust_eval.grader.answer_matcher import AnswerMatcher
 from robust_eval.grader.matching import Matching
 from robust_eval.model.base import TokenVerdict
 from robust_eval.model.token_texts import TokenTexts, token_texts
-from robust_eval.normalization import normalize
+from robust_eval.normalization import normalize, unified
 from robust_eval.numerals import NUMBERS as NUMBERS_IN_WORDS
 from robust_eval.question import Question
 
@@ -118,7 +118,7 @@ def test_a_reply_is_right_where_the_grader_finds_it_right():
 
 
 LISTS = json.loads(Path(__file__).with_name("answer_matcher.json").read_text(encoding="utf-8"))
-PIECES, STARTS, WORDS, NUMBERS = (LISTS[name] for name in ("pieces", "starts", "words", "numbers"))
+PIECES, STARTS, WORDS, NUMBERS, LETTERS = (LISTS[name] for name in ("pieces", "starts", "words", "numbers", "letters"))
 
 
 @pytest.mark.parametrize("answers", [*WORDS, *NUMBERS], ids=lambda answers: answers[0])
@@ -247,6 +247,41 @@ def test_tokens_after_an_answer_have_the_outcome_that_they_have_after_one_that_s
     shared = rule.next_tokens(prefix.encode(), texts).all()
     monkeypatch.setattr(rule, "_stand_in", lambda text: None)
     assert shared.tolist() == rule.next_tokens(prefix.encode(), texts).all().tolist()
+
+
+@pytest.mark.parametrize(
+    ("answer", "prefix"),
+    [("1914", "It was 1914 €"), ("Bern", "Bern, "), ("90", "at 90°"), ("7", "seven continents"), ("7", "7 (")],
+)
+def test_every_next_token_is_decided_behind_an_answer_that_no_text_can_change(answer: str, prefix: str):
+    rule, texts = matcher(answer), TokenTexts([piece.encode() for piece in PIECES if "^" not in unified(piece)])
+    verdicts = rule.next_tokens(prefix.encode(), texts).all()
+    assert set(verdicts) == {TokenVerdict.DECIDED}
+    assert rule.next_tokens(prefix.encode(), TokenTexts([b"^2"])).at(0) == TokenVerdict.RIGHT
+
+
+@pytest.mark.parametrize(
+    ("answer", "prefix", "token", "more"),
+    [("10", "10-", "3", "/4"), ("K", "K.", " ", "U."), ("owl", "owl", "'s", "+"), ("33", "33,", "0", "52")],
+)
+def test_a_token_does_not_decide_what_more_text_can_change(answer: str, prefix: str, token: str, more: str):
+    rule = matcher(answer)
+    verdicts = rule.next_tokens(prefix.encode(), TokenTexts([token.encode(), f"{token}{more}".encode()])).all()
+    assert verdicts.tolist() == [TokenVerdict.RIGHT, TokenVerdict.WRONG]
+
+
+@pytest.mark.parametrize("accents", ["fold", "keep"])
+@pytest.mark.parametrize(
+    ("answer", "prefix"),
+    [("6", "zzz 6"), ("6", "zzz 6 "), ("6", "zzz 6 -"), ("x", "zzz x "), ("x", "zzz x"), ("brain", "zzz brain")],
+)
+def test_letters_of_other_scripts_share_outcomes_that_each_has_alone(answer: str, prefix: str, accents: str):
+    lines = [space + word for word in LETTERS for space in ("", " ")]
+    texts = TokenTexts([*map(str.encode, lines)])
+    together = AnswerMatcher([answer], accents).next_tokens(prefix.encode(), texts).all()
+    for line, verdict in zip(lines, together, strict=True):
+        alone = AnswerMatcher([answer], accents).next_tokens(prefix.encode(), TokenTexts([line.encode()]))
+        assert alone.at(0) == verdict, line
 
 
 def test_words_that_no_answer_has_share_a_state():
