@@ -74,7 +74,7 @@ LARGER = {
 }
 """Llama 3.2 1B, Llama 3.1 8B, Qwen2.5 14B."""
 GOALS = {"exact": 10, "exact24": 4, "tree": 9}
-"""Milliseconds that a question is to take with the 8B model on an H100."""
+"""Target time per question in milliseconds, 8B model on an H100."""
 NO_COST = Shape(1, 64, 4, 2, 16, 128, 128_000, 4)
 INITIALIZER_RANGE = 0.6
 """Standard deviation of the random weights: some tokens are likely, as of a real model."""
@@ -123,6 +123,7 @@ class CountedSums:
         usual, of_states, places, outcomes, _ = sent(torch.device("cpu"), *arrays)  # as TritonSums does
         usual.index_select(0, of_states).view(-1).index_copy_(0, places, outcomes)
         self._counter, self._outcomes = counter, table.count
+        # built at its first use, inside a counted kernel
         self._sums = cache(partial(LogitHistogram, temperatures, table, rows))
 
     def totals(self, x: Tensor) -> Tensor | None:

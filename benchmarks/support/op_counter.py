@@ -56,13 +56,14 @@ class OpCounter(TorchDispatchMode):
         return result
 
     def kernel(self, size: int, compute: Callable[[], Tensor | None]) -> Tensor | None:
-        """Count all that is computed as one kernel that reads and writes ``size`` bytes, and return the result."""
+        """Return what ``compute`` does, counted as one kernel that reads and writes ``size`` bytes."""
         self.count("kernels", 1)
         self.count("bytes", size)
         part, self.part = self.part, KERNEL
-        result = compute()
-        self.part = part
-        return result
+        try:
+            return compute()
+        finally:
+            self.part = part
 
     def count(self, what: str, number: int) -> None:
         self.total[f"{self.part}_{what}"] += number

@@ -62,14 +62,13 @@ _NO_LETTERS = "".join(map(chr, range(48))) + ":;<=>?@[\\]^_`{|}~–—‐’‘�
 _FOREIGN_LETTERS = re.compile(rf"(?P<unsegmented>[{UNSEGMENTED}])|(?![a-z])[^\W\d_]")
 _BINDING = r"[+#^/×*·'’.-]"
 _BRACKETS = str.maketrans("]}", "))")
-_SIGNS_AT_END = r"((?:'s)?[ -/:-@[-^`{-~–—]{0,2})"  # few: outcomes are kept for each sequence
+_SIGNS_AT_END = r"('s|[ -/:-@[-^`{-~–—]{0,2})"  # few: outcomes are kept for each sequence
 _ENDING_IN_WORD = re.compile(rf"((?:.* )?)([a-z]{{3,}}){_SIGNS_AT_END}")
 _ENDING_IN_NUMBER = re.compile(rf"[a-z]{{3}} ((?:the )?)([1-9]\d{{0,5}}|{'|'.join(NUMBERS)}){_SIGNS_AT_END}")
-_POSSESSIVE = re.compile("'[a-z]")
 _CLOSING = re.compile(r"[;!)]|[.,](?=[^\w^])")
 """Signs that nothing but the parts of dates and initials is joined across."""
 _ALPHABETS = {re.compile(f"[{UNSEGMENTED}]+"): "\u3005", re.compile(f"[^a-z{UNSEGMENTED}]+"): _LETTER}
-"""Letters of scripts with and without spaces between words, and one that represents each."""
+"""Letters of scripts without and with spaces between words, and the one that represents each."""
 _LONG_RUN = re.compile(r"([^\w\s])\1{3,}")
 
 
@@ -124,8 +123,9 @@ class AnswerMatcher:
         text = prefix.decode("utf-8", "replace")
         start = unified(text)
         verdicts = self._verdicts(prefix, text, start)
-        if any(verdicts) and not incomplete_bytes(prefix) and self._judged(prefix, False)[1]:
-            return NextTokenOutcomes.of(_lexicon(texts).decided, {})
+        is_whole = not (text.endswith("'") or incomplete_bytes(prefix))
+        if any(verdicts) and is_whole and self._judged(prefix, False)[1]:  # no continuation undoes the answer
+            return NextTokenOutcomes.of(_lexicon(texts).all_decided, {})
         tokens = self._decisive(prefix, text, start, texts, verdicts)
         to_judge = tokens if any(verdicts) else self._passing(prefix, start, tokens, texts)
         is_settled = any(verdicts) and self._settled(text + _NEXT_WORD)
@@ -173,7 +173,7 @@ class AnswerMatcher:
         by_reply = self._behind_plain_words if is_in_word or self._states.is_behind_plain_words(prefix) else {}
         by_end: dict[str | bytes, tuple[bool, bool]] = {}
         shorter = (text.rpartition(" ")[0] if is_in_word else text).removesuffix(" ")
-        has_like_letters = self._ascii and not incomplete_bytes(prefix)
+        may_merge_letters = self._ascii and not incomplete_bytes(prefix)
 
         def may_go_on(key: str) -> bool:
             """Return True if a token can complete an answer only with its last word, and may stop within that word."""
@@ -183,12 +183,12 @@ class AnswerMatcher:
             """Return True if a token leaves or makes the reply right, and True if it stays right for certain."""
             if is_in_word and key.isascii() and key.isalnum():  # it continues that word
                 return False, False
-            is_foreign = has_like_letters and not is_ascii and token in lexicon.foreign
-            end = key.encode() if is_ascii else _with_like_letters(key) if is_foreign and not key.isascii() else line
+            is_foreign = may_merge_letters and not is_ascii and token in lexicon.foreign
+            end = key if is_ascii else (is_foreign and _with_like_letters(key)) or line
             if stand_in and stand_in.serves(key) and (is_ascii or is_foreign):
                 if end not in shared:
                     rule = _matcher(stand_in.answer, self._accents)
-                    shared[end] = rule._judged(stand_in.prefix.encode() + (key.encode() if is_ascii else line), False)
+                    shared[end] = rule._judged(stand_in.prefix.encode() + line, False)
                 return shared[end]
             if not is_ascii:  # it may change the previous character
                 if end not in by_end:
@@ -202,18 +202,20 @@ class AnswerMatcher:
 
         judged: dict[int, TokenVerdict] = {}
         space_decides = any(verdicts) and self._judged(f"{text} ".encode(), False)[1]
-        decided = ""  # the beginning of tokens that leave the reply right for certain
+        decided_key = ""  # of a token that leaves the reply right for certain, as do all that begin with it
         for token in sorted(tokens, key=texts.keys.__getitem__):
             key, line = texts.keys[token], texts.raw[token].split(b"\n", 1)[0]
             is_ascii = key.isascii() and line.isascii()
-            if decided and is_ascii and key.startswith(decided) and not _POSSESSIVE.match(key, len(decided) - 1):
-                judged[token] = TokenVerdict.RIGHT if "^" in key else TokenVerdict.DECIDED
-                continue
-            is_decided = space_decides and line.startswith(b" ")
-            is_right, stays = (True, True) if is_decided else judge(token, key, line, is_ascii)
-            if stays and "^" not in key:  # the text after "^" belongs to the word before it
+            begins = decided_key and is_ascii and key.startswith(decided_key)
+            if (space_decides and line.startswith(b" ")) or (begins and not key.startswith("'s", len(decided_key) - 1)):
+                is_right, stays_right = True, True
+            else:
+                is_right, stays_right = judge(token, key, line, is_ascii)
+                if stays_right and is_ascii and "^" not in key:
+                    decided_key = key
+            # the text after "^" belongs to the word before it, and an "s" after an apostrophe makes a possessive
+            if stays_right and "^" not in key and not key.endswith("'"):
                 judged[token] = TokenVerdict.DECIDED
-                decided = key if is_ascii else decided
             else:
                 judged[token] = TokenVerdict.RIGHT if is_right else TokenVerdict.WRONG
         return judged
@@ -253,7 +255,9 @@ class AnswerMatcher:
 
     def _stays_right(self, reply: str) -> bool:
         """Return True if the reply is certain to stay right."""
-        if self._settled(reply + _LETTER) and not reply.endswith("'s"):  # a possessive before a boundary alone
+        if reply.endswith("'s") or _DOCTOR.search(reply):  # "owl's+" has no possessive; "ph. d" is "phd"
+            return False
+        if self._settled(reply + _LETTER):
             return True
         if self._delicate and any(self._is_closed(reply[: sign.end()]) for sign in _CLOSING.finditer(reply)):
             return True
@@ -413,7 +417,7 @@ class _Lexicon:
         return usual
 
     @cached_property
-    def decided(self) -> OutcomeCodes:
+    def all_decided(self) -> OutcomeCodes:
         """The :class:`TokenVerdict` (V,) on all tokens after a reply that is certain to stay right."""
         verdicts = np.full(len(self._texts), TokenVerdict.DECIDED, dtype=np.uint8)
         verdicts[self.power] = TokenVerdict.RIGHT
@@ -600,13 +604,16 @@ def _foreign_stand_in(letter: re.Match[str]) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def _with_like_letters(key: str) -> str:
-    """Return the key of a token with one letter in place of all others, if it is a word without ASCII letters."""
+    """Return the key of a token with one or two letters that represent its script; empty unless it is a foreign word.
+
+    All words of a script have the same outcome but single letters, which may be initials.
+    """
     word = key.removeprefix(" ")
-    if word[:1].isalpha() and all(letter.isalpha() or _is_mark(letter) for letter in word):
+    if not key.isascii() and word[0].isalpha() and all(letter.isalpha() or _is_mark(letter) for letter in word):
         for alphabet, letter in _ALPHABETS.items():
             if alphabet.fullmatch(word):
                 return key.replace(word, letter * min(len(word), 2))
-    return key
+    return ""
 
 
 def _is_mark(letter: str) -> bool:
@@ -638,8 +645,8 @@ def _last_word(key: str) -> str:
 
 _CONTINUATIONS = (
     *("0", "00", "000", "5", ".5", ",000", " 000 000", "-one", " one", " hundred", " million", " and one", " thousand"),
-    *("^2", "e5", "/2", "/99", " 1/2", " × 10^3", " x 10^3", "th", " first", " of May", " May", ". B.", " B.", " B C"),
-    *(".B", "+", "#", "-", " sharp", " flat", "'s", "\u0301"),
+    *("^2", "e5", "/2", "/999", "1/2", " 1/2", "10^3", " × 10^3", " x 10^3", "th", " first", " of May", " May", ". B."),
+    *(" B.", " B C", ".B", " D", "+", "#", "-", " sharp", " flat", "'s", "\u0301"),
 )
 
 
@@ -650,9 +657,8 @@ _NEXT_NUMBERS = (*("one", "ten", "twenty", "first", "tenth", "twentieth", "ii", 
 def _continuations(reply: str) -> Iterable[str]:
     """Yield continuations that may undo a match: of a number, a letter or a sign at the end of a reply."""
     word = _last_word(unified(reply[-64:]))
-    for more in _CONTINUATIONS:
-        yield more.removeprefix(" ") if reply.endswith(" ") else more
-    for number in WORDS_OF_NUMBERS if word else _NEXT_NUMBERS:
+    yield from _CONTINUATIONS
+    for number in (*WORDS_OF_NUMBERS, *MONTH_NAMES) if word else _NEXT_NUMBERS:
         if number.startswith(word):
             yield number[len(word) :]
             yield number[len(word) :] + " one"

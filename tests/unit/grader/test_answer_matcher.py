@@ -44,7 +44,7 @@ def test_a_word_is_closed_by_the_boundary_after_it():
     assert [piece for piece in within["closed"] if piece != "an's"] == ["an,"]
     after = kinds(("Roman",), " Roman", "", "ia", ",", " Empire", "s", "\n", "'", "-", "-born", "'s", " ")
     assert after["right"] == ["", ",", " Empire", "s", "\n", "'", "-", "-born", "'s", " "]
-    assert [piece for piece in after["closed"] if piece != "'s"] == [",", " Empire", "'", "-", "-born", " "]
+    assert after["closed"] == [",", " Empire", "-", "-born", " "]  # an "s" may follow "'", and "+" may follow "'s"
 
 
 def test_a_number_is_not_closed_by_a_boundary_that_may_belong_to_it():
@@ -232,18 +232,18 @@ def test_random_prefixes_of_one_state_have_the_same_outcome_of_each_token(
 @pytest.mark.parametrize(
     "prefix",
     [
-        *("zzz brain", "zzz the brain;", "zzz 52", "zzz 52, ", "zzz 52.", "zzz 25.", "zzz 25", "zzz 7", "zzz 1234-"),
-        *("zzz six", "zzz twelve;", "zzz zero-", "« brain"),
+        *("zzz brain", "zzz brain's", "zzz 52", "zzz 52's", "zzz 52.", "zzz 25.", "zzz 25", "zzz 7", "zzz 1234-"),
+        *("zzz six", "zzz the twelve", "zzz zero-", "« brain"),
     ],
 )
 def test_tokens_after_an_answer_have_the_outcome_that_they_have_after_one_that_stands_in_for_it(
     prefix: str, accents: str, monkeypatch: pytest.MonkeyPatch
 ):
-    number = next((str(NUMBERS_IN_WORDS.get(word, word)) for word in re.findall(r"\w+", prefix) if word != "zzz"), "")
-    rule = AnswerMatcher(["brain" if "brain" in prefix else number], accents=accents)
+    word = re.findall(r"\w+", prefix.removeprefix("zzz ").removeprefix("the "))[0]
+    rule = AnswerMatcher([str(NUMBERS_IN_WORDS.get(word, word))], accents=accents)
     further = (".-", "''", "),", " twelve", " may", "th", "t", "f", " km", "н", "é", "ç", "š", "á", "\u0301", "は")
     texts = TokenTexts([piece.encode() for piece in (*PIECES, *further)])
-    assert (rule._stand_in(prefix) is None) == (number == "0")
+    assert (rule._stand_in(prefix) is None) == (word == "zero")
     shared = rule.next_tokens(prefix.encode(), texts).all()
     monkeypatch.setattr(rule, "_stand_in", lambda text: None)
     assert shared.tolist() == rule.next_tokens(prefix.encode(), texts).all().tolist()
@@ -262,12 +262,16 @@ def test_every_next_token_is_decided_behind_an_answer_that_no_text_can_change(an
 
 @pytest.mark.parametrize(
     ("answer", "prefix", "token", "more"),
-    [("10", "10-", "3", "/4"), ("K", "K.", " ", "U."), ("owl", "owl", "'s", "+"), ("33", "33,", "0", "52")],
+    [
+        *(("10", "10-", "3", "/4"), ("10", "10-", "99", "/100"), ("10", "10", " +", "3/4"), ("7", "7", " x", " 10^3")),
+        *(("33", "33,", "0", "52"), ("7th", "7th", " M", "ay"), ("K", "K.", " ", "U."), ("pH", "pH", ".", " D")),
+        *(("owl", "owl", "'s", "+"), ("owl", "owl", "'", "s+")),
+    ],
 )
 def test_a_token_does_not_decide_what_more_text_can_change(answer: str, prefix: str, token: str, more: str):
     rule = matcher(answer)
-    verdicts = rule.next_tokens(prefix.encode(), TokenTexts([token.encode(), f"{token}{more}".encode()])).all()
-    assert verdicts.tolist() == [TokenVerdict.RIGHT, TokenVerdict.WRONG]
+    assert rule.next_tokens(prefix.encode(), TokenTexts([token.encode()])).at(0) == TokenVerdict.RIGHT
+    assert not rule.right(prefix + token + more)
 
 
 @pytest.mark.parametrize("accents", ["fold", "keep"])
