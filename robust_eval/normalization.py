@@ -80,7 +80,8 @@ _FOREIGN_DIGIT = re.compile(r"(?![0-9])\d")
 _SPACED_THOUSANDS = re.compile(r"(?<![\w.,])(?<!\d )\d{1,3}(?: \d{3}){2,}(?![\w.,]?\d)(?! \d)")
 _THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?!\d|,\d)")
 _INITIALS = re.compile(
-    rf"(?<![^\W_]){_LETTER}\.(?:\s?{_LETTER}\.)+(?!\w)|(?<![^\W_])ph\.\s?d(?:\.|(?!\w))"  # J.R.R., J. R. R., Ph.D.
+    rf"(?<![^\W_]){_LETTER}\.(?:\s?{_LETTER}\.)+(?![^\W_])"  # J.R.R., J. R. R.
+    r"|(?<![^\W_])ph\.\s?d(?:\.|(?![^\W_]))"  # Ph.D.
     rf"|(?<![^\W_])(?:{_LETTER}\.)+{_LETTER}(?![^\W_])(?!\.)"  # U.S
     rf"|(?<!\S)(?!a\s){_LETTER}(?:\s{_LETTER})+(?!\S)"  # J R R
 )

@@ -123,7 +123,7 @@ class AnswerMatcher:
         text = prefix.decode("utf-8", "replace")
         start = unified(text)
         verdicts = self._verdicts(prefix, text, start)
-        is_whole = not (text.endswith("'") or incomplete_bytes(prefix))
+        is_whole = not (start.endswith("'") or incomplete_bytes(prefix))
         if any(verdicts) and is_whole and self._judged(prefix, False)[1]:  # no continuation undoes the answer
             return NextTokenOutcomes.of(_lexicon(texts).all_decided, {})
         tokens = self._decisive(prefix, text, start, texts, verdicts)

@@ -118,7 +118,9 @@ def test_a_reply_is_right_where_the_grader_finds_it_right():
 
 
 LISTS = json.loads(Path(__file__).with_name("answer_matcher.json").read_text(encoding="utf-8"))
-PIECES, STARTS, WORDS, NUMBERS, LETTERS = (LISTS[name] for name in ("pieces", "starts", "words", "numbers", "letters"))
+PIECES, STARTS, WORDS, NUMBERS, LETTERS, CONTINUATIONS = (
+    LISTS[name] for name in ("pieces", "starts", "words", "numbers", "letters", "continuations")
+)
 
 
 @pytest.mark.parametrize("answers", [*WORDS, *NUMBERS], ids=lambda answers: answers[0])
@@ -272,6 +274,25 @@ def test_a_token_does_not_decide_what_more_text_can_change(answer: str, prefix: 
     rule = matcher(answer)
     assert rule.next_tokens(prefix.encode(), TokenTexts([token.encode()])).at(0) == TokenVerdict.RIGHT
     assert not rule.right(prefix + token + more)
+
+
+@pytest.mark.parametrize(
+    "answers", [*WORDS[1:], *NUMBERS, ["10"], ["1914"], ["owl"]], ids=lambda answers: answers[0]
+)  # not U.S.A., which further initials would join
+def test_no_continuation_undoes_a_decided_reply(answers: list[str]):
+    rule, random = matcher(*answers), Random(0)
+    pieces = [*PIECES, *CONTINUATIONS]
+    texts = TokenTexts([piece.encode() for piece in pieces])
+    for _ in range(15):
+        prefix = f"{random.choice((' ', ' It is ', ' the '))}{random.choice(answers)}"
+        prefix += random.choice(("", random.choice(pieces)))
+        verdicts = rule.next_tokens(rule.state(prefix.encode()), texts).all()
+        decided = np.flatnonzero(verdicts == TokenVerdict.DECIDED).tolist()
+        for token in random.sample(decided, min(len(decided), 20)):
+            reply = prefix + pieces[token]
+            more = "".join(random.choices(pieces, k=2))
+            assert rule.right(reply)
+            assert rule.right(reply + more)
 
 
 @pytest.mark.parametrize("accents", ["fold", "keep"])
