@@ -59,7 +59,8 @@ _MAY_BE_DEGREE = re.compile("º|˚".encode())
 _DOCTOR = re.compile(r"(?<![^\W_])ph(?:\.\s?)?$")  # "Ph" or "Ph.", before the "D" or ".D" of an initial
 _UNSEGMENTED_END = re.compile(f"[{UNSEGMENTED}\uac00-\ud7a3]\\Z")
 _NO_LETTERS = "".join(map(chr, range(48))) + ":;<=>?@[\\]^_`{|}~–—‐’‘“”…"
-_FOREIGN_LETTERS = re.compile(rf"(?P<unsegmented>[{UNSEGMENTED}])|(?![a-z])[^\W\d_]")
+_UNSEGMENTED = re.compile(f"[{UNSEGMENTED}]")
+_FOREIGN_LETTER = re.compile(rf"[{UNSEGMENTED}]|(?![a-z])[^\W\d_]")
 _BINDING = r"[+#^/×*·'’.-]"
 _BRACKETS = str.maketrans("]}", "))")
 _SIGNS_AT_END = r"('s|[ -/:-@[-^`{-~–—]{0,2})"  # few: outcomes are kept for each sequence
@@ -67,8 +68,6 @@ _ENDING_IN_WORD = re.compile(rf"((?:.* )?)([a-z]{{3,}}){_SIGNS_AT_END}")
 _ENDING_IN_NUMBER = re.compile(rf"[a-z]{{3}} ((?:the )?)([1-9]\d{{0,5}}|{'|'.join(NUMBERS)}){_SIGNS_AT_END}")
 _CLOSING = re.compile(r"[;!)]|[.,](?=[^\w^])")
 """Signs that nothing but the parts of dates and initials is joined across."""
-_ALPHABETS = {re.compile(f"[{UNSEGMENTED}]+"): "\u3005", re.compile(f"[^a-z{UNSEGMENTED}]+"): _LETTER}
-"""Letters of scripts without and with spaces between words, and the one that represents each."""
 _LONG_RUN = re.compile(r"([^\w\s])\1{3,}")
 
 
@@ -246,7 +245,7 @@ class AnswerMatcher:
         text = unified(self._states.of_reply(reply), self._accents).translate(_BRACKETS)
         state = _LONG_RUN.sub(r"\1\1\1", text)
         if self._ascii and not state.isascii():
-            state = _FOREIGN_LETTERS.sub(_foreign_stand_in, state)
+            state = _FOREIGN_LETTER.sub(lambda match: _like_letter(match.group()), state)
         if not self._ascii:  # with foreign letters, each reply has a form of its own
             return True, self._stays_right(state)
         if state not in self._stays:
@@ -597,9 +596,9 @@ def _lexicon(texts: TokenTexts) -> _Lexicon:
     return _Lexicon(texts)
 
 
-def _foreign_stand_in(letter: re.Match[str]) -> str:
-    """Return one letter in place of all that are not ASCII, and another for scripts that write no spaces."""
-    return "\u3005" if letter["unsegmented"] else _LETTER
+def _like_letter(letter: str) -> str:
+    """Return the letter that represents all of a script outside ASCII, with or without spaces between words."""
+    return "\u3005" if _UNSEGMENTED.match(letter) else _LETTER
 
 
 @lru_cache(maxsize=1 << 16)
@@ -609,11 +608,11 @@ def _with_like_letters(key: str) -> str:
     All words of a script have the same outcome but single letters, which may be initials.
     """
     word = key.removeprefix(" ")
-    if not key.isascii() and word[0].isalpha() and all(letter.isalpha() or _is_mark(letter) for letter in word):
-        for alphabet, letter in _ALPHABETS.items():
-            if alphabet.fullmatch(word):
-                return key.replace(word, letter * min(len(word), 2))
-    return ""
+    letters = {*map(_like_letter, word)}
+    is_word = word[:1].isalpha() and all(letter.isalpha() or _is_mark(letter) for letter in word)
+    if not is_word or len(letters) > 1 or _ASCII_ALPHANUMERIC.search(word):
+        return ""
+    return f"{key[: -len(word)]}{letters.pop() * min(len(word), 2)}"
 
 
 def _is_mark(letter: str) -> bool:
