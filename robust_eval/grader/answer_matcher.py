@@ -3,8 +3,9 @@
 The tree of all answers needs, at every prefix, the tokens (of some 50,000) that end it rightly. Comparing each of them
 would take a second. Nearly all tokens change nothing: they are judged together, by one that represents all
 continuations of the last word and one that represents all beginnings of another. Only tokens that could complete an
-accepted answer, or undo it, are judged one by one, by the rule for whole replies. All prefixes of one
-:mod:`state <robust_eval.grader.prefix_state>` have the same outcomes, which are computed once per state.
+accepted answer, or undo it, are judged one by one, by the rule for whole replies; none is judged after a reply that is
+certain to stay right. All prefixes of one :mod:`state <robust_eval.grader.prefix_state>` have the same outcomes, which
+are computed once per state.
 """
 
 import bisect
@@ -183,7 +184,8 @@ class AnswerMatcher:
             if is_in_word and key.isascii() and key.isalnum():  # it continues that word
                 return False, False
             is_foreign = may_merge_letters and not is_ascii and token in lexicon.foreign
-            end = key if is_ascii else (is_foreign and _with_like_letters(key)) or line
+            is_mixed = not is_foreign or key.isascii()
+            end = key if is_ascii else line if is_mixed else _with_like_letters(line, self._accents) or line
             if stand_in and stand_in.serves(key) and (is_ascii or is_foreign):
                 if end not in shared:
                     rule = _matcher(stand_in.answer, self._accents)
@@ -602,17 +604,18 @@ def _like_letter(letter: str) -> str:
 
 
 @lru_cache(maxsize=1 << 16)
-def _with_like_letters(key: str) -> str:
-    """Return the key of a token with one or two letters that represent its script; empty unless it is a foreign word.
+def _with_like_letters(line: bytes, accents: str) -> str:
+    """Return a token with one or two letters that represent its script; empty unless it is a word outside ASCII.
 
     All words of a script have the same outcome but single letters, which may be initials.
     """
-    word = key.removeprefix(" ")
+    text = unified(line.decode(), accents)
+    word = text.removeprefix(" ")
     letters = {*map(_like_letter, word)}
     is_word = word[:1].isalpha() and all(letter.isalpha() or _is_mark(letter) for letter in word)
     if not is_word or len(letters) > 1 or _ASCII_ALPHANUMERIC.search(word):
         return ""
-    return f"{key[: -len(word)]}{letters.pop() * min(len(word), 2)}"
+    return f"{text[: -len(word)]}{letters.pop() * min(len(word), 2)}"
 
 
 def _is_mark(letter: str) -> bool:

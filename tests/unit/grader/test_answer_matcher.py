@@ -28,7 +28,7 @@ def matcher(*answers: str) -> AnswerMatcher:
 # Small vocabularies, by hand
 
 
-def kinds(answers: tuple[str, ...], prefix: str, *pieces: str) -> dict[str, list[str]]:
+def outcomes(answers: tuple[str, ...], prefix: str, *pieces: str) -> dict[str, list[str]]:
     found = matcher(*answers).next_tokens(prefix.encode(), TokenTexts([piece.encode() for piece in pieces]))
     verdicts = dict(zip(pieces, found.all(), strict=True))
     return {
@@ -39,49 +39,49 @@ def kinds(answers: tuple[str, ...], prefix: str, *pieces: str) -> dict[str, list
 
 
 def test_a_word_is_closed_by_the_boundary_after_it():
-    within = kinds(("Roman",), " Rom", "an", "an,", "ania", "an's", "e", " an")
+    within = outcomes(("Roman",), " Rom", "an", "an,", "ania", "an's", "e", " an")
     assert within["right"] == ["an", "an,", "an's"]
     assert [piece for piece in within["closed"] if piece != "an's"] == ["an,"]
-    after = kinds(("Roman",), " Roman", "", "ia", ",", " Empire", "s", "\n", "'", "-", "-born", "'s", " ")
+    after = outcomes(("Roman",), " Roman", "", "ia", ",", " Empire", "s", "\n", "'", "-", "-born", "'s", " ")
     assert after["right"] == ["", ",", " Empire", "s", "\n", "'", "-", "-born", "'s", " "]
     assert after["closed"] == [",", " Empire", "-", "-born", " "]  # an "s" may follow "'", and "+" may follow "'s"
 
 
 def test_a_number_is_not_closed_by_a_boundary_that_may_belong_to_it():
-    found = kinds(("5",), " 5", "", ".", ",", " ", "-", " million", " m", "0", " apples", " and", " an", "th")
+    found = outcomes(("5",), " 5", "", ".", ",", " ", "-", " million", " m", "0", " apples", " and", " an", "th")
     assert found["right"] == ["", ".", ",", " ", "-", " m", " apples", " and", " an"]
     assert set(found["closed"]) <= {" apples"}
 
 
 def test_a_number_may_be_written_in_roman_numerals():
     pieces = (" II", " 2", " two", " III", " I", " ii")
-    assert kinds(("World War 2",), " World War", *pieces)["right"] == [" II", " 2", " two", " ii"]
-    assert kinds(("World War I",), " World War", *pieces, " 1")["right"] == [" I", " 1"]
-    assert kinds(("Henry VIII",), " Henry V", "III", " 8", "II", "i")["right"] == ["III"]
+    assert outcomes(("World War 2",), " World War", *pieces)["right"] == [" II", " 2", " two", " ii"]
+    assert outcomes(("World War I",), " World War", *pieces, " 1")["right"] == [" I", " 1"]
+    assert outcomes(("Henry VIII",), " Henry V", "III", " 8", "II", "i")["right"] == ["III"]
 
 
 def test_letters_and_digits_may_be_apart():
-    assert kinds(("U2",), " U", "2", " 2", "-2", " two", " 3")["right"] == ["2", " 2", "-2", " two"]
-    assert kinds(("U-2",), " U", "2", " 2", "-2", " two", " 3")["right"] == ["2", " 2", "-2", " two"]
+    assert outcomes(("U2",), " U", "2", " 2", "-2", " two", " 3")["right"] == ["2", " 2", "-2", " two"]
+    assert outcomes(("U-2",), " U", "2", " 2", "-2", " two", " 3")["right"] == ["2", " 2", "-2", " two"]
 
 
 def test_a_reply_is_right_with_all_words_of_an_answer_alone():
     pieces = (" C", "C", " c.", " Vitamin C", " D", "-C")
-    assert kinds(("Vitamin C",), " It is", *pieces)["right"] == [" Vitamin C"]
-    assert kinds(("Vitamin C",), " Vitamin", *pieces)["right"] == [" C", "C", " c.", " Vitamin C", "-C"]
-    assert kinds(("Sputnik 1", "Laika"), " Sputnik", " one", " I", " Laika", "1")["right"] == [" one", " Laika", "1"]
-    assert kinds(("XYZ Corp",), " X's Y Z", " Corp", "", " corps")["right"] == [" Corp", " corps"]
-    assert kinds(("Decemberfest",), " 4 Dec", " fest", "fest", " best")["right"] == [" fest"]
+    assert outcomes(("Vitamin C",), " It is", *pieces)["right"] == [" Vitamin C"]
+    assert outcomes(("Vitamin C",), " Vitamin", *pieces)["right"] == [" C", "C", " c.", " Vitamin C", "-C"]
+    assert outcomes(("Sputnik 1", "Laika"), " Sputnik", " one", " I", " Laika", "1")["right"] == [" one", " Laika", "1"]
+    assert outcomes(("XYZ Corp",), " X's Y Z", " Corp", "", " corps")["right"] == [" Corp", " corps"]
+    assert outcomes(("Decemberfest",), " 4 Dec", " fest", "fest", " best")["right"] == [" fest"]
 
 
 def test_a_token_within_a_word_of_no_answer_is_not_right():
     pieces = ("8", " 8", "-8", "eight", " eight", ", 8", "²")
-    assert kinds(("8",), " some words", *pieces)["right"] == [" 8", "-8", " eight", ", 8"]
-    assert kinds(("8",), " ", *pieces)["right"] == ["8", " 8", "eight", " eight", ", 8"]
+    assert outcomes(("8",), " some words", *pieces)["right"] == [" 8", "-8", " eight", ", 8"]
+    assert outcomes(("8",), " ", *pieces)["right"] == ["8", " 8", "eight", " eight", ", 8"]
 
 
 def test_an_answer_that_is_an_article_elsewhere_is_right_before_signs_and_line_breaks_alone():
-    found = kinds(("A",), " A", "", " ", ",", " \n", "*", " the", " force")
+    found = outcomes(("A",), " A", "", " ", ",", " \n", "*", " the", " force")
     assert (found["right"], found["closed"]) == (["", " ", ",", " \n", "*", " the"], [",", "*"])
 
 
@@ -102,10 +102,10 @@ def test_nothing_is_closed_inside_a_character_that_is_not_all_there():
 def test_tokens_that_begin_an_answer_or_go_on_with_it_are_begun():
     pieces = (" New", " Y", " York", "York", " Yorkshire", "N", "ew", " new", " Ne", " The", "w", " City", "", " ")
     answers = ("New York", "New York City")
-    assert kinds(answers, "", *pieces)["begun"] == [" New", "N", " new", " Ne"]
-    assert kinds(answers, " the New", *pieces)["begun"] == [" New", " Y", "N", " new", " Ne", " "]
-    assert kinds(answers, " Ne", *pieces)["begun"] == [" New", "N", " new", " Ne", "w"]
-    assert kinds(answers, " Nova", *pieces)["begun"] == [" New", "N", " new", " Ne"]
+    assert outcomes(answers, "", *pieces)["begun"] == [" New", "N", " new", " Ne"]
+    assert outcomes(answers, " the New", *pieces)["begun"] == [" New", " Y", "N", " new", " Ne", " "]
+    assert outcomes(answers, " Ne", *pieces)["begun"] == [" New", "N", " new", " Ne", "w"]
+    assert outcomes(answers, " Nova", *pieces)["begun"] == [" New", "N", " new", " Ne"]
 
 
 def test_a_reply_is_right_where_the_grader_finds_it_right():

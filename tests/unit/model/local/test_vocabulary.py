@@ -152,7 +152,7 @@ def test_the_answer_is_the_first_line_up_to_a_stop_string(
 
 @PROPERTY
 @given(st.lists(st.lists(st.integers(0, 3), min_size=9, max_size=9), min_size=1, max_size=6), st.data())
-def test_a_table_has_the_kinds_of_each_prefix(outcomes: list[list[int]], data: st.DataObject):
+def test_a_table_has_the_outcomes_of_each_prefix(outcomes: list[list[int]], data: st.DataObject):
     usual = [np.array(outcomes[0], dtype=np.uint8), np.zeros(9, dtype=np.uint8)]
     states = [NextTokenOutcomes.of(usual[row % 2], dict(enumerate(of_state))) for row, of_state in enumerate(outcomes)]
     states.append(NextTokenOutcomes.of(usual[0], {}))
@@ -176,7 +176,7 @@ def as_lists(sets: TokenSets) -> list[list[list[int]]]:
     return lists
 
 
-def test_the_kind_of_a_token_follows_from_its_verdict_and_from_where_an_answer_ends():
+def test_the_outcome_of_a_token_follows_from_its_verdict_and_from_where_an_answer_ends():
     pieces = [b"", b" Paris", b" Rome", b"\n", b" Par", b"is", b"!"]
     outcomes = {
         (b"", False): {b" Paris": OPEN, b"": WRONG, b"\n": WRONG, b" Par": BEGUN},

@@ -83,7 +83,7 @@ def test_totals_are_sums_of_exponentials(kind: Kind, size: int):
         assert found.log().cpu().numpy() == pytest.approx(expected, rel=0, abs=kind.totals)
 
 
-def test_tokens_of_a_kind_are_summed_and_the_likeliest_found_however_many_they_are(kind: Kind):
+def test_tokens_with_an_outcome_are_summed_and_the_likeliest_found_however_many_they_are(kind: Kind):
     x = relative(logits(9_001), kind)[[0, 1, 2, 0, 1, 0, 2]]
     sizes = [(0, 1), (40, CHUNK), (CHUNK + 1, CHUNK**2), (CHUNK**2 + 1, HISTOGRAM_MIN_TOKENS - 1), (9_001, 0)]
     sizes += [(0, HISTOGRAM_MIN_TOKENS + 1), (HISTOGRAM_MIN_TOKENS, 6_000)]
@@ -114,7 +114,7 @@ def lowest_of_largest(x: np.ndarray, ids: np.ndarray) -> int:
 
 
 @pytest.mark.parametrize("weight", [1.0, 1e-20], ids=["usual weights", "tiny weights"])
-def test_importance_is_the_root_of_the_summed_squares_times_the_factor_of_the_kind(kind: Kind, weight: float):
+def test_importance_is_the_root_of_the_summed_squares_times_the_factor_of_the_outcome(kind: Kind, weight: float):
     x = relative(logits(1_000), kind)
     weights = weight * np.random.default_rng(0).random((3, len(TEMPERATURES)))
     scores = torch.full((4, 1_024), 7.0, device=kind.device)
