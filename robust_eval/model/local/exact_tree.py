@@ -326,7 +326,7 @@ class _Trees:
             return np.full(len(rows), LENGTH)
         finish = np.where(outcomes == WRONG, STOP, CLOSED)
         for place in np.flatnonzero(outcomes == RIGHT):
-            if _holds(self._vocabulary.ending(self._level.texts[rows[place]]), tokens[place]):
+            if self._vocabulary.is_end(self._level.texts[rows[place]], tokens[place]):
                 finish[place] = STOP
         return finish
 
@@ -415,12 +415,6 @@ def _runs(trees: Ids) -> Iterator[tuple[int, slice]]:
     numbers, first = np.unique(trees, return_index=True)
     for tree, (start, stop) in zip(numbers.tolist(), pairwise([*first.tolist(), len(trees)]), strict=True):
         yield tree, slice(start, stop)
-
-
-def _holds(ids: Ids, token: int) -> bool:
-    """Return whether ascending token ids contain a token."""
-    place = int(np.searchsorted(ids, token))
-    return place < len(ids) and int(ids[place]) == token
 
 
 def _variances(level: TreeLevel, trees: int) -> Floats:

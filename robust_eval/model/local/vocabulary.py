@@ -32,33 +32,23 @@ class Vocabulary:
         """Texts of the vocabulary's tokens; ValueError if they are unreadable."""
         return self.read_texts()
 
-    @cached_property
-    def end_ids(self) -> Ids:
-        """End tokens of the vocabulary, ascending."""
-        return np.flatnonzero(self.ends)
-
-    @cached_property
-    def _first_line_ends(self) -> tuple[Ids, Ids]:
-        """End tokens of the vocabulary for a blank answer, and for one that is not, if its first line ends it."""
-        breaks = np.flatnonzero(self.texts.breaks_line)
-        something = [bool(self.texts.raw[token].split(b"\n", 1)[0].strip()) for token in breaks]
-        return np.union1d(self.end_ids, breaks[np.array(something, dtype=bool)]), np.union1d(self.end_ids, breaks)
-
-    def ending(self, text: bytes) -> Ids:
-        """Return the tokens of the vocabulary that end an answer after ``text``, ascending."""
-        ids = self._first_line_ends[bool(text.strip())] if self.first_line else self.end_ids
-        return np.union1d(ids, self.stopping(text)) if self.stop else ids
+    def is_end(self, text: bytes, token: int) -> bool:
+        """Return True if a token ends an answer after ``text``."""
+        if self.are_ends(not text.strip())[token]:
+            return True
+        return bool(self.stop) and token in self.stopping(text)
 
     def are_ends(self, blank: bool) -> Mask:
         """Return the mask (V,) of the tokens that end an answer, ``blank`` so far or not, without a stop string."""
-        return self._end_masks[not blank] if self.first_line else self.ends
+        return self._first_line_ends[not blank] if self.first_line else self.ends
 
     @cached_property
-    def _end_masks(self) -> tuple[Mask, Mask]:
-        masks = np.zeros((2, len(self.ends)), dtype=bool)
-        for mask, ids in zip(masks, self._first_line_ends, strict=True):
-            mask[ids] = True
-        return masks[0], masks[1]
+    def _first_line_ends(self) -> tuple[Mask, Mask]:
+        """Masks (V,) of the tokens that end a blank answer, and one that is not, if its first line ends it."""
+        ends = self.ends.copy()
+        for token in np.flatnonzero(self.texts.breaks_line):
+            ends[token] |= bool(self.texts.raw[token].split(b"\n", 1)[0].strip())
+        return ends, self.ends | self.texts.breaks_line
 
     def usual_outcomes(self, verdicts: OutcomeCodes, blank: bool, last: bool) -> OutcomeCodes:
         """Return the outcomes (V,) of tokens with usual ``verdicts`` (V,) after an answer that is ``blank`` or not."""
